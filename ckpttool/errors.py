@@ -3,7 +3,7 @@
 Every failure that a file or a user can cause is a `CkptError`; anything else that escapes is a bug of ours.
 """
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 
 class CkptError(Exception):
@@ -13,6 +13,8 @@ class CkptError(Exception):
         message: what is wrong, with the numbers.
         where: file, key path or byte (`model.pt @ byte 1,024`); empty where the message says it.
         hint: what to do next; empty where there is nothing to do.
+
+    `seen` holds the globals that a pickle named before it broke (GlobalRef: Mention); empty for all other errors.
     """
 
     code: ClassVar[str] = "error"
@@ -23,6 +25,7 @@ class CkptError(Exception):
         self.message = message
         self.where = where
         self.hint = hint
+        self.seen: dict[Any, Any] = {}
 
     def at(self, where: str) -> Self:
         """Say where it happened, unless a deeper frame already did."""

@@ -1,10 +1,11 @@
-"""What a file says, as data that can do nothing: plain Python and five kinds of ours.
+"""What a file says, as data that can do nothing: plain Python and six kinds of ours.
 
 Plain are None, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set and frozenset. A `TensorRef`
 describes a tensor and says where its bytes are; a `GlobalRef` is a name that pickle would have imported; an `Opaque`
 is an object that pickle would have built by a call; a `Record` is a dict of a class (`OrderedDict`) with its
-attributes (`_metadata`); a `NumpyScalar` keeps its type. Sharing in the file is object identity here, so tied weights
-are the same `StorageRef`. Objects of ours compare by identity, may sit in cycles and are walked without recursion.
+attributes (`_metadata`); a `NumpyScalar` keeps its type; a `BytesRef` is a long `bytes` object left in the file.
+Sharing in the file is object identity here, so tied weights are the same `StorageRef`. Objects of ours compare by
+identity, may sit in cycles and are walked without recursion.
 """
 
 import enum
@@ -59,7 +60,8 @@ class Record(dict[Any, Any]):
 class Opaque:
     """An object kept as (class, args, state), because building it would need code.
 
-    `how` is the opcode's way to it: `reduce` calls `cls(*args)`, `newobj` calls `cls.__new__(cls, *args, **kwargs)`.
+    `how` is the opcode's way to it: `reduce` calls `cls(*args)`, `newobj` calls `cls.__new__(cls, *args, **kwargs)`,
+    `persistent` asks the program for the object behind an id, which is `args[0]` (`cls` is None then).
     Items and entries are what APPENDS and SETITEMS added to it (a subclass of list or dict).
     """
 
@@ -74,6 +76,8 @@ class Opaque:
     @property
     def name(self) -> str:
         """The class as the file spells it, `module.name`."""
+        if self.how == "persistent":
+            return "a persistent id"
         return str(self.cls) if isinstance(self.cls, GlobalRef) else "an object made by a call"
 
     @property
@@ -98,6 +102,7 @@ class StorageRef:
     location: str = "cpu"  # device tag at the time of saving
     dtype: DType | None = None  # of a typed storage
     big_endian: bool = False
+    crc32: int | None = None  # of all bytes, where the container records it
 
     def read(self) -> bytes:
         """All bytes, as stored."""
@@ -193,10 +198,24 @@ class NumpyScalar:
         return self.data
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BytesRef:
+    """A long `bytes` object of a pickle, left where it is until someone reads it."""
+
+    source: Source
+    start: int  # byte in `source`
+    nbytes: int
+    mutable: bool = False  # a bytearray
+
+    def read(self) -> bytes:
+        """All of it."""
+        return self.source.read(ByteSpan(self.start, self.start + self.nbytes))
+
+
 Value: TypeAlias = (
     bool | int | float | complex | str | bytes | bytearray
     | list[Any] | tuple[Any, ...] | dict[Any, Any] | set[Any] | frozenset[Any]
-    | TensorRef | StorageRef | GlobalRef | Opaque | Record | NumpyScalar | None
+    | TensorRef | StorageRef | GlobalRef | Opaque | Record | NumpyScalar | BytesRef | None
 )  # fmt: skip
 
 KeyPath: TypeAlias = tuple[Any, ...]  # keys and indices as in the file, and `Attribute` steps
