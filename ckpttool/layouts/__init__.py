@@ -1,0 +1,38 @@
+"""Layouts: where each trainer puts what it saved. The order of `LAYOUTS` is the precedence; the last takes all."""
+
+from ckpttool.layouts._assembly import INDEX, may_hold
+from ckpttool.layouts._step_names import is_trainer_folder, says_step, step_in_name
+from ckpttool.layouts._words import some
+from ckpttool.layouts.accelerate import AccelerateLayout
+from ckpttool.layouts.composer import ComposerLayout
+from ckpttool.layouts.dcp import DcpLayout
+from ckpttool.layouts.deepspeed import DeepSpeedLayout
+from ckpttool.layouts.fairseq import FairseqLayout
+from ckpttool.layouts.hf_model import HfModelLayout
+from ckpttool.layouts.hf_trainer import HfTrainerLayout
+from ckpttool.layouts.lightning import LightningLayout
+from ckpttool.layouts.megatron import MegatronLayout
+from ckpttool.layouts.nanogpt import NanoGptLayout
+from ckpttool.layouts.peft import PeftLayout
+from ckpttool.layouts.plain import PlainLayout
+from ckpttool.layouts.timm import TimmLayout
+from ckpttool.protocols import Layout
+
+__all__ = ["INDEX", "LAYOUTS", "is_trainer_folder", "may_hold", "says_step", "some", "step_in_name"]
+
+# Folders first by the file that only their trainer writes: Accelerate and the Trainer may hold DeepSpeed's or FSDP's.
+LAYOUTS: tuple[Layout, ...] = (
+    AccelerateLayout(),
+    HfTrainerLayout(),
+    MegatronLayout(),
+    DeepSpeedLayout(),
+    DcpLayout(),
+    PeftLayout(),
+    HfModelLayout(),
+    LightningLayout(),
+    ComposerLayout(),
+    FairseqLayout(),
+    TimmLayout(),
+    NanoGptLayout(),
+    PlainLayout(),
+)

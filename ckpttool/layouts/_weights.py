@@ -1,0 +1,231 @@
+"""State_dicts: dicts of tensors, nested ones, and whole pickled modules, which are read without their class."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ckpttool.blocks import FindingLog, Severity
+from ckpttool.layouts import _words as words
+from ckpttool.layouts._rng import is_cpu_state
+from ckpttool.layouts._spots import Spot, Verdict, entries_of, items_of, key_text
+from ckpttool.model import Role, Weights
+from ckpttool.names import leading
+from ckpttool.values import KeyPath, Opaque, TensorRef, Value
+
+EXTRA_STATE = "_extra_state"  # what `Module.get_extra_state` returned, beside the tensors (torch/nn/modules/module.py)
+_MODULE_DEPTH = 200  # a module tree deeper than this is a cycle, or made to exhaust memory
+_TREE_DEPTH = 12  # levels of nested dicts that still make one state_dict
+_TREE_LEAVES = 20_000  # and tensors in them
+_LAYER_TENSORS = 4  # a dict of at most so many undotted tensors is a layer, not a model
+_MODELS = 8  # more dicts of tensors side by side than this are layers of one model
+
+
+def weights(spot: Spot, found: list[Weights], log: FindingLog) -> Verdict:
+    """Recognise a state_dict or a module."""
+    if is_module(spot.value):
+        found.append(_module_weights(spot, log))
+        return Verdict.PART
+    entries = entries_of(spot.value)
+    if entries is None:
+        return _averaged_list(spot, found)
+    if any(isinstance(child, TensorRef) for child in entries.values()):
+        return _direct(spot, entries, found)
+    return _nested(spot, entries, found) if entries else Verdict.NO
+
+
+def is_module(value: Value) -> bool:
+    """Whether an object is a `torch.nn.Module`, by the dicts that each of them has."""
+    if not isinstance(value, Opaque):
+        return False
+    attributes = value.attributes
+    return all(entries_of(attributes.get(name)) is not None for name in ("_modules", "_parameters", "_buffers"))
+
+
+def looks_like_weights(tensor: TensorRef) -> bool:
+    """Whether a tensor may be a parameter: floating point or packed, with at least one dimension."""
+    return bool(tensor.shape) and (
+        tensor.dtype.family not in ("int", "uint", "bool", "other") or tensor.kind == "quantized"
+    )
+
+
+def is_own(key: Any, value: Value) -> bool:
+    """Whether an entry of a mixed dict belongs to its state_dict: a tensor with an FQN for a key, or extra state."""
+    if not isinstance(key, str):
+        return False
+    if isinstance(value, TensorRef):
+        return "." in key or key in ("weight", "bias")
+    return key.endswith(EXTRA_STATE)
+
+
+def _averaged_list(spot: Spot, found: list[Weights]) -> Verdict:
+    """`shadow_params`: an averaged copy may be a list in the order of `parameters()`, without names."""
+    items = items_of(spot.value)
+    if not items or not words.is_ema(spot.word) or not all(isinstance(t, TensorRef) for t in items):
+        return Verdict.NO
+    found.append(_weights(spot, {(n,): t for n, t in enumerate(items) if isinstance(t, TensorRef)}, {}))
+    return Verdict.PART
+
+
+def _direct(spot: Spot, entries: dict[Any, Value], found: list[Weights]) -> Verdict:
+    """A dict that holds tensors itself, and perhaps extra state, nested dicts of tensors, or other things."""
+    tensors = {k: v for k, v in entries.items() if isinstance(v, TensorRef)}
+    rest = {k: v for k, v in entries.items() if k not in tensors} if len(tensors) < len(entries) else {}
+    extra = {k: v for k, v in rest.items() if isinstance(k, str) and k.endswith(EXTRA_STATE)}
+    bare = not rest and not spot.depth and not spot.role and not _is_rng(spot, tensors.values())
+    if not bare and not any(looks_like_weights(t) for t in tensors.values()):
+        return Verdict.NO
+    if len(rest) == len(extra):
+        found.append(_flat(spot, tensors, extra))
+        return Verdict.PART
+    nested = _tensor_leaves({k: v for k, v in rest.items() if k not in extra})
+    if nested is not None:
+        found.append(_weights(spot, {**{(k,): t for k, t in tensors.items()}, **nested}, extra))
+        return Verdict.PART
+    mine = {k: t for k, t in tensors.items() if is_own(k, t)}
+    if not any(looks_like_weights(t) for t in mine.values()):
+        return Verdict.NO
+    found.append(_flat(spot, mine, extra))
+    return Verdict.AMONG
+
+
+def _is_rng(spot: Spot, tensors: Iterable[TensorRef]) -> bool:
+    """Whether bytes alone are generators' states: by the keys above, or by the size that only they have."""
+    return any(words.is_rng(word) for word in spot.words) or any(map(is_cpu_state, tensors))
+
+
+def _nested(spot: Spot, entries: dict[Any, Value], found: list[Weights]) -> Verdict:
+    """A dict of dicts: one state_dict in layers, unless its children are models of their own."""
+    leaves = None if len(entries) == 1 else _tensor_leaves(entries)
+    if leaves is None or not any(looks_like_weights(t) for t in leaves.values()) or _are_models(spot, entries, leaves):
+        return Verdict.NO
+    found.append(_weights(spot, leaves, {}))
+    return Verdict.PART
+
+
+def _are_models(spot: Spot, entries: dict[Any, Value], leaves: Iterable[KeyPath]) -> bool:
+    """Whether dicts of tensors side by side are several state_dicts rather than the layers of one.
+
+    At the top of a file keys name models, below it layers, unless one says otherwise.
+    """
+    top = spot.depth == 0
+    if any(words.is_ema(key_text(k)) for k in {k for path in leaves for k in path[:-1]}):
+        return True
+    if top and any(words.is_model(key_text(k)) for k in entries):
+        return True
+    if len(entries) > _MODELS:
+        return False
+    children = [e for child in entries.values() if (e := entries_of(child))]
+    flat = [c for c in children if all(isinstance(t, TensorRef) for t in c.values())]
+    if len(flat) < len(children):
+        return top
+    return any(len(c) > _LAYER_TENSORS or any("." in key_text(k) for k in c) for c in flat)
+
+
+def _tensor_leaves(entries: dict[Any, Value]) -> dict[KeyPath, TensorRef] | None:
+    """All tensors of nested dicts by path; None as soon as something else is met, or a dict for the second time."""
+    leaves: dict[KeyPath, TensorRef] = {}
+    seen: set[int] = set()
+    stack: list[tuple[KeyPath, Value]] = [((k,), v) for k, v in reversed(entries.items())]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, TensorRef):
+            leaves[path] = value
+            continue
+        inner = entries_of(value)
+        if not inner or id(inner) in seen or len(path) > _TREE_DEPTH or len(leaves) > _TREE_LEAVES:
+            return None
+        seen.add(id(inner))
+        stack.extend(((*path, k), v) for k, v in reversed(inner.items()))
+    return leaves or None
+
+
+def _flat(spot: Spot, tensors: dict[Any, TensorRef], extra: dict[Any, Value]) -> Weights:
+    """Weights of a dict that holds its tensors itself."""
+    if not all(isinstance(key, str) for key in tensors):
+        return _weights(spot, {(k,): t for k, t in tensors.items()}, extra)
+    return _named(spot, tensors, {}, extra)
+
+
+def _weights(spot: Spot, leaves: dict[KeyPath, TensorRef], extra: dict[Any, Value]) -> Weights:
+    """Weights whose names are not the keys of one dict; two paths that spell the same name are told apart."""
+    tensors: dict[str, TensorRef] = {}
+    paths: dict[str, KeyPath] = {}
+    for path, tensor in leaves.items():
+        name = ".".join(map(key_text, path))
+        while name in tensors:
+            name += "'"
+        tensors[name] = tensor
+        paths[name] = (*spot.at.path, *path)
+    return _named(spot, tensors, paths, extra)
+
+
+def _named(spot: Spot, tensors: dict[str, TensorRef], paths: dict[str, KeyPath], extra: dict[Any, Value]) -> Weights:
+    names = [n for n in tensors if n != "n_averaged"] if "n_averaged" in tensors else tensors
+    averaged = "n_averaged" in tensors and all(n.startswith("module.") for n in names)
+    return Weights(
+        at=spot.at,
+        role=_role(spot, averaged=averaged),
+        name=spot.name or "model",
+        tensors=tensors,
+        paths=paths,
+        extra={key_text(k): v for k, v in extra.items()},
+        prefix=leading(names),
+    )
+
+
+def _role(spot: Spot, *, averaged: bool) -> Role:
+    if averaged or spot.role is Role.EMA:
+        return Role.EMA
+    keys = spot.words[1:] or spot.words  # a file's stem speaks for its root alone
+    return Role.EMA if any(words.is_ema(key) for key in keys) else Role.MODEL
+
+
+class _Step(NamedTuple):
+    """A module on the way through a module tree."""
+
+    module: Value
+    prefix: str
+    depth: int
+
+
+def _module_weights(spot: Spot, log: FindingLog) -> Weights:
+    """The state_dict that `state_dict()` of this module would return: parameters, buffers, then the children's.
+
+    Source: torch/nn/modules/module.py, `_save_to_state_dict` of torch 2.13
+    """
+    tensors: dict[str, TensorRef] = {}
+    budget = spot.limits.nodes // 10
+    stack = [_Step(spot.value, "", 0)]
+    while stack:
+        step = stack.pop()
+        budget -= 1
+        if not isinstance(step.module, Opaque):
+            continue
+        if step.depth > _MODULE_DEPTH or budget < 0:
+            log.add(
+                "module.too-deep",
+                Severity.WARNING,
+                f"the module tree is deeper than {_MODULE_DEPTH:,} or repeats itself; its names are not all listed",
+                where=spot.key,
+                hint="do not trust this checkpoint",
+            )
+            break
+        attributes = step.module.attributes
+        own = _own_tensors(attributes)
+        budget -= len(own)
+        tensors.update((step.prefix + name, tensor) for name, tensor in own)
+        children = entries_of(attributes.get("_modules")) or {}
+        stack.extend(_Step(c, f"{step.prefix}{key_text(k)}.", step.depth + 1) for k, c in reversed(children.items()))
+    paths = {name: (*spot.at.path, name) for name in tensors}
+    role = _role(spot, averaged=False)
+    name = spot.name or "model"
+    return Weights(at=spot.at, role=role, name=name, tensors=tensors, paths=paths, prefix=leading(tensors))
+
+
+def _own_tensors(attributes: Mapping[Any, Value]) -> list[tuple[str, TensorRef]]:
+    """A module's own parameters and persistent buffers, in the order of registration."""
+    skipped = attributes.get("_non_persistent_buffers_set")
+    hidden = skipped if isinstance(skipped, set | frozenset) else frozenset()
+    parameters = entries_of(attributes.get("_parameters")) or {}
+    buffers = entries_of(attributes.get("_buffers")) or {}
+    named = [*parameters.items(), *((k, b) for k, b in buffers.items() if k not in hidden)]
+    return [(key_text(k), t) for k, t in named if isinstance(t, TensorRef)]

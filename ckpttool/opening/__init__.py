@@ -1,0 +1,5 @@
+"""From a path to a checkpoint: path, source, reader, layout."""
+
+from ckpttool.opening.paths import open_checkpoint, open_path
+
+__all__ = ["open_checkpoint", "open_path"]

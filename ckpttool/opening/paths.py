@@ -1,0 +1,58 @@
+"""What lies at a path: one checkpoint, or a run that holds several."""
+
+import os
+from pathlib import Path
+
+from ckpttool.errors import UsageError
+from ckpttool.layouts import LAYOUTS, may_hold
+from ckpttool.limits import DEFAULT_LIMITS, Limits
+from ckpttool.model import Checkpoint, Run
+from ckpttool.opening.files import FolderFiles, open_file, open_folder
+from ckpttool.opening.runs import files_of_run, listing, member_folders, open_run_of_files, open_run_of_folders
+from ckpttool.sources import Folder
+
+
+def open_path(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> Checkpoint | Run:
+    """Open a file, a checkpoint folder, or a run folder that holds several checkpoints. Nothing in them is run.
+
+    Raises:
+        CkptError: nothing can be read; what can be read in part comes back with findings.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        return open_file(place, limits)
+    members = member_folders(place)
+    if members:
+        return open_run_of_folders(place, members, limits)
+    here = listing(place)
+    if "checkpoints" in here.folders and not any(map(may_hold, here.files)):
+        return open_path(place / "checkpoints", limits)
+    folder = Folder(place, most=limits.files)
+    try:
+        checkpoint = open_folder(folder, FolderFiles(folder, limits), limits)
+        names, others = files_of_run(checkpoint) if checkpoint.layout == LAYOUTS[-1].name else ([], [])
+        if not names:
+            return checkpoint
+    except BaseException:
+        folder.close()
+        raise
+    folder.close()
+    return open_run_of_files(place, [place / name for name in names], others, limits)
+
+
+def open_checkpoint(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> Checkpoint:
+    """Open one checkpoint, lazily: headers are read now, values when they are asked for. Close it when done.
+
+    Raises:
+        UsageError: the path is a run folder that holds several.
+        CkptError: nothing can be read.
+    """
+    opened = open_path(path, limits)
+    if isinstance(opened, Checkpoint):
+        return opened
+    newest = opened.newest_complete
+    opened.close()
+    hint = f"the newest complete one is {opened.checkpoints[newest].path}" if newest is not None else "none is complete"
+    raise UsageError(
+        f"the folder holds {len(opened.checkpoints)} checkpoints, and one is wanted", where=str(path), hint=hint
+    )

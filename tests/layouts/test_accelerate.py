@@ -1,0 +1,123 @@
+"""Folders of Accelerate's `save_state`."""
+
+import random
+
+import torch
+from safetensors.torch import save_file
+
+from ckpttool.blocks import Severity
+from ckpttool.model import Role
+from ckpttool.opening import open_checkpoint
+from tests.layouts.trees import adam
+
+SCALER = {"scale": 8.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 5, "_growth_tracker": 1}
+
+
+def state(folder, **files):
+    """A folder as `save_state` writes it, with whatever files are given beside the random states."""
+    torch.save(
+        {"step": 0, "random_state": random.getstate(), "torch_manual_seed": torch.get_rng_state()},
+        folder / "random_states_0.pkl",
+    )
+    for name, value in files.items():
+        torch.save(value, folder / name.replace("__", "."))
+    return folder
+
+
+def test_every_file_has_its_part(fixtures_dir):
+    """Model, optimizer, scheduler, scaler, random states and custom objects of a real folder."""
+    with open_checkpoint(fixtures_dir / "accelerate/run/checkpoints/checkpoint_1") as c:
+        assert (c.layout, c.is_folder) == ("accelerate", True)
+        assert [w.at.file for w in c.weights] == ["model.safetensors"]
+        assert [o.at.file for o in c.optimizers] == ["optimizer.bin"]
+        assert c.optimizers[0].candidates == ("AdamW",)
+        assert [s.at.file for s in c.schedulers] == ["scheduler.bin"]
+        assert [s.at.file for s in c.scalers] == ["scaler.pt"]
+        assert [(r.generator, r.rank) for r in c.rng] == [("python", 0), ("numpy", 0), ("torch", 0)]
+        assert [o.name for o in c.custom] == ["custom_checkpoint_0", "custom_checkpoint_1"]
+        assert {f.name: f.role for f in c.files}["random_states_0.pkl"] is Role.RNG
+        assert set(c.contents) == {f.name for f in c.files}
+        assert not c.problems
+
+
+def test_each_process_has_random_states(fixtures_dir):
+    """The rank is in the file's name, and the step that both repeat is said once."""
+    with open_checkpoint(fixtures_dir / "accelerate/two_process") as c:
+        assert sorted({r.rank for r in c.rng}) == [0, 1]
+        assert [(x.name, x.key) for x in c.counters] == [("step", "step")]
+
+
+def test_several_models_and_optimizers_are_numbered(fixtures_dir):
+    """`_1` belongs to the second; names come from the weights that fit."""
+    with open_checkpoint(fixtures_dir / "accelerate/two_models") as c:
+        assert [w.name for w in c.weights] == ["model", "model_1"]
+        assert [o.name for o in c.optimizers] == ["optimizer", "optimizer_1"]
+        assert [o.candidates for o in c.optimizers] == [("Adam",), ("SGD",)]
+        assert [s.name for s in c.schedulers] == ["scheduler", "scheduler_1"]
+        assert all(n is not None for o in c.optimizers for g in o.groups for n in g.names)
+
+
+def test_a_stateful_loader_is_a_data_position(fixtures_dir):
+    """`dl_state_dict.bin` of torchdata, and the sampler that older versions pickle whole."""
+    with open_checkpoint(fixtures_dir / "accelerate/stateful_loader") as c:
+        assert [d.name for d in c.data] == ["dl_state_dict"]
+
+
+def test_files_are_read_in_the_order_of_their_numbers(tmp_path):
+    """Ten comes after nine."""
+    for n in (10, 9, 0):
+        state(tmp_path, **{f"custom_checkpoint_{n}__pkl": {"n": n}})
+    with open_checkpoint(tmp_path) as c:
+        assert [x.name for x in c.custom] == ["custom_checkpoint_0", "custom_checkpoint_9", "custom_checkpoint_10"]
+
+
+def test_a_registered_scheduler_or_scaler_is_one(tmp_path):
+    """The class is not stored, so the structure decides; everything else is the user's object."""
+    scheduler = torch.optim.lr_scheduler.StepLR(adam(torch.nn.Linear(2, 2)), 3).state_dict()
+    state(
+        tmp_path,
+        custom_checkpoint_0__pkl=scheduler,
+        custom_checkpoint_1__pkl=SCALER,
+        custom_checkpoint_2__pkl={"ema": {"a.w": torch.ones(2)}},
+    )
+    with open_checkpoint(tmp_path) as c:
+        assert [s.name for s in c.schedulers] == ["custom_checkpoint_0"]
+        assert [s.name for s in c.scalers] == ["custom_checkpoint_1"]
+        assert [x.name for x in c.custom] == ["custom_checkpoint_2"]
+        assert not c.weights
+
+
+def test_a_disabled_scaler_is_an_empty_dict(tmp_path):
+    """`{}` in scaler.pt."""
+    with open_checkpoint(state(tmp_path, scaler__pt={})) as c:
+        assert [s.enabled for s in c.scalers] == [False]
+
+
+def test_safetensors_win_over_the_pickled_weights(tmp_path):
+    """Accelerate loads the first; the second is named and not read."""
+    state(tmp_path, pytorch_model__bin={"a": torch.ones(2)})
+    save_file({"a": torch.ones(2)}, tmp_path / "model.safetensors")
+    with open_checkpoint(tmp_path) as c:
+        assert [w.at.file for w in c.weights] == ["model.safetensors"]
+        assert [(p.code, p.severity, p.where) for p in c.problems] == [
+            ("weights.twice", Severity.NOTE, "pytorch_model.bin")
+        ]
+        assert {f.name: (f.role, f.container) for f in c.files}["pytorch_model.bin"] == (Role.MODEL, "")
+
+
+def test_a_damaged_file_is_a_finding_and_the_rest_is_shown(tmp_path):
+    """What cannot be read has its place and its next step."""
+    state(tmp_path, optimizer__bin={"state": {}, "param_groups": []}, scheduler__bin={"last_epoch": 3, "base_lrs": [1]})
+    (tmp_path / "optimizer.bin").write_bytes((tmp_path / "optimizer.bin").read_bytes()[:200])
+    (tmp_path / "custom_checkpoint_0.pkl").write_bytes(b"hello world, no pickle")
+    with open_checkpoint(tmp_path) as c:
+        assert [s.name for s in c.schedulers] == ["scheduler"]
+        assert {p.where.split(" ")[0] for p in c.problems} == {"optimizer.bin", "custom_checkpoint_0.pkl"}
+        assert all(p.severity is Severity.ERROR and p.hint for p in c.problems)
+        assert not c.optimizers
+
+
+def test_loose_files_of_the_user_are_shown_too(tmp_path):
+    """A file that Accelerate did not write is read by its structure."""
+    with open_checkpoint(state(tmp_path, extra__pt={"epoch": 7})) as c:
+        assert [x.key for x in c.counters] == ["step", "epoch"]

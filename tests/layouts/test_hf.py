@@ -1,0 +1,136 @@
+"""Folders of the Hugging Face Trainer, of PEFT and of models."""
+
+import json
+
+import torch
+from safetensors.torch import save_file
+
+from ckpttool.blocks import Severity
+from ckpttool.model import Role
+from ckpttool.opening import open_checkpoint
+from tests.layouts.trees import adam
+
+
+def test_a_trainers_checkpoint_in_its_own_words(fixtures_dir):
+    """Weights, optimizer, scheduler, scaler, random states, arguments and counters of a real folder."""
+    with open_checkpoint(fixtures_dir / "hf_trainer/bert/checkpoint-4") as c:
+        assert (c.layout, c.writer) == ("hf-trainer", "Hugging Face Trainer (transformers 5.24.0)")
+        assert c.optimizers[0].candidates == ("AdamW",)
+        assert c.schedulers[0].candidates == ("LambdaLR",)
+        assert len(c.optimizers[0].groups) == 2
+        assert [s.at.file for s in c.scalers] == ["scaler.pt"]
+        assert {r.generator for r in c.rng} == {"python", "numpy", "torch"}
+        counters = {x.key: x.value for x in c.counters}
+        assert (counters["global_step"], counters["max_steps"]) == (4, 4)
+        assert c.config["learning_rate"] == 0.001
+        assert c.config["optim"] == "adamw_torch_fused"
+        assert c.config["model_type"] == "bert"
+        assert {f.name: f.role for f in c.files}["trainer_state.json"] is Role.PROGRESS
+        assert not c.problems
+
+
+def test_adapters_take_the_models_place(fixtures_dir):
+    """With PEFT there is no model, but an adapter with its configuration."""
+    with open_checkpoint(fixtures_dir / "hf_trainer/lora/checkpoint-4") as c:
+        assert c.writer.endswith("with PEFT adapters")
+        assert [(w.name, w.prefix) for w in c.weights] == [("adapter", "base_model.model.")]
+        assert c.config["peft_type"] == "LORA"
+
+
+def trainer(folder, **files):
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": 5, "epoch": 1.5, "best_metric": None}))
+    for name, value in files.items():
+        torch.save(value, folder / name.replace("__", "."))
+    return folder
+
+
+def test_random_states_of_every_process(tmp_path):
+    """`rng_state_<rank>.pth`, one file a process."""
+    rng = {"cpu": torch.get_rng_state(), "cuda": [torch.zeros(16, dtype=torch.uint8)]}
+    with open_checkpoint(trainer(tmp_path, rng_state_0__pth=rng, rng_state_1__pth=rng)) as c:
+        assert [(r.generator, r.rank) for r in c.rng] == [("torch", 0), ("cuda:0", 0), ("torch", 1), ("cuda:0", 1)]
+        assert [x.key for x in c.counters] == ["global_step", "epoch"]
+        assert c.writer == "Hugging Face Trainer"
+
+
+def test_an_optimizer_without_its_scheduler_is_not_restored(tmp_path):
+    """The Trainer restores both or none, and says nothing."""
+    model = torch.nn.Linear(2, 2)
+    with open_checkpoint(trainer(tmp_path, optimizer__pt=adam(model).state_dict())) as c:
+        assert [(p.code, p.severity, p.where) for p in c.problems] == [
+            ("hf-trainer.half-restored", Severity.SILENT, "scheduler.pt")
+        ]
+    (tmp_path / "optimizer.pt").rename(tmp_path / "scheduler.pt")
+    with open_checkpoint(tmp_path) as c:
+        assert [p.where for p in c.problems] == ["optimizer.pt"]
+
+
+def test_the_arguments_narrow_the_optimizers_class(tmp_path):
+    """`optim` names the class where the keys leave it open, and where they agree."""
+    old = adam(torch.nn.Linear(2, 2)).state_dict()
+    del old["param_groups"][0]["decoupled_weight_decay"]
+    for optim, candidates in (
+        ("adamw_torch", ("AdamW",)),
+        ("sgd", ("AdamW", "Adam")),
+        ("lomo", ("AdamW", "Adam")),
+        (3, ("AdamW", "Adam")),
+    ):
+        with open_checkpoint(trainer(tmp_path, optimizer__pt=old, training_args__bin={"optim": optim})) as c:
+            assert c.optimizers[0].candidates == candidates
+
+
+def test_damaged_json_is_a_finding(tmp_path):
+    """Cut, nested without end, of another kind, or longer than the limit: each has its sentence."""
+    model = {"w": torch.ones(2)}
+    for text in ('{"global_step": 3', "[" * 100_000, "[1]", '{"a": "' + "x" * 21_000_000 + '"}'):
+        (trainer(tmp_path, pytorch_model__bin=model) / "trainer_state.json").write_text(text)
+        with open_checkpoint(tmp_path) as c:
+            assert c.layout == "hf-trainer"
+            assert [p.where.split(":")[0] for p in c.problems] == ["trainer_state.json"]
+            assert not c.counters
+            assert len(c.weights) == 1
+
+
+def test_a_model_folder_with_shards(fixtures_dir):
+    """The index stands for its shards; they are no loose files."""
+    with open_checkpoint(fixtures_dir / "hf_model") as c:
+        assert c.layout == "hf-model"
+        assert c.writer.startswith("Hugging Face model (transformers")
+        assert len(c.weights) == 1
+        held = c.weights[0]
+        assert set(held.files.values()) == {f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3)}
+        assert not held.in_model_order
+        assert {f.name: f.container for f in c.files}["model-00001-of-00003.safetensors"] == "safetensors"
+        assert set(c.contents) == {"model.safetensors.index.json"}
+        assert not c.all_problems()
+
+
+def test_a_model_folder_without_versions(tmp_path):
+    """`config.json` of another writer, and no generation settings."""
+    save_file({"w": torch.ones(2)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"hidden": 3}')
+    with open_checkpoint(tmp_path) as c:
+        assert (c.layout, c.writer, c.config) == ("hf-model", "Hugging Face model", {"hidden": 3})
+
+
+def test_adapters_by_themselves(tmp_path):
+    """The default one at the top, named ones in folders; safetensors win."""
+    for folder, version in (("", '{"peft_version": "0.21.2"}'), ("second/", "{}")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "adapter_config.json").write_text(version)
+        save_file(
+            {"base_model.model.a.lora_A.weight": torch.ones(2, 3)}, tmp_path / folder / "adapter_model.safetensors"
+        )
+    torch.save({}, tmp_path / "adapter_model.bin")
+    with open_checkpoint(tmp_path) as c:
+        assert (c.layout, c.writer) == ("peft", "PEFT 0.21.2")
+        assert [w.name for w in c.weights] == ["adapter", "second"]
+        assert [p.code for p in c.problems] == ["weights.twice"]
+
+
+def test_an_adapter_whose_files_are_gone(tmp_path):
+    """The configuration alone is shown, broken or not."""
+    (tmp_path / "adapter_config.json").write_text("{")
+    with open_checkpoint(tmp_path) as c:
+        assert (c.layout, c.writer, c.weights) == ("peft", "PEFT", ())
+        assert [p.code for p in c.problems] == ["json.damaged"]
