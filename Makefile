@@ -1,0 +1,30 @@
+# `make check` is what CI runs. The virtual environment is the one that the README makes.
+PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
+COMPLETE := pickles containers layouts# covered to the last branch
+
+.PHONY: check lint test coverage fixtures bench docs
+
+check: lint test coverage
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -c "from importlinter.cli import lint_imports_command as lint; lint()"
+
+test:
+	$(PYTHON) -m pytest -n auto
+
+coverage:
+	$(PYTHON) -m pytest -n auto $(COMPLETE:%=tests/%) $(COMPLETE:%=--cov=ckpttool.%) --cov-branch --cov-fail-under=100
+
+# Needs the network, and the Pythons that the scripts in fixtures/scripts name.
+fixtures:
+	$(PYTHON) fixtures/scripts/make.py
+
+# Writes about 4 GB into the temporary folder, and takes some minutes.
+bench:
+	$(PYTHON) -m tests.benchmarks
+
+docs:
+	$(PYTHON) -m ckpttool.cli.manual > docs/cli.md

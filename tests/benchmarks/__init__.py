@@ -1,0 +1,1 @@
+"""How fast `ckpt` is, as ratios measured in one run: `python -m tests.benchmarks`."""
