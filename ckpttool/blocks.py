@@ -4,7 +4,7 @@ All text in a block may come from a file and is made safe by the renderer (`rend
 """
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -114,6 +114,8 @@ class Raw:
 
 Block: TypeAlias = Heading | Fields | Table | Tree | Note | Findings | Raw
 
+Progress: TypeAlias = Callable[[str, int, int], None]  # what is being read, bytes done, bytes in all
+
 
 @runtime_checkable
 class Report(Protocol):
@@ -134,15 +136,25 @@ class Report(Protocol):
         """The report for programs: JSON values, and iterators of JSON values where a list may be long."""
         ...
 
+    def close(self) -> None:
+        """Give the files back.
+
+        Raises:
+            FileChanged: one was written to meanwhile, so what was reported is not true of it.
+        """
+        ...
+
 
 @dataclass(slots=True)
 class FindingLog:
     """Findings gathered while reading; the same finding is kept once."""
 
     items: list[Finding] = field(default_factory=list)
+    _kept: set[Finding] = field(default_factory=set, repr=False)
 
     def add(self, code: str, severity: Severity, message: str, *, where: str = "", hint: str = "") -> None:
         """Keep one finding."""
         finding = Finding(code=code, severity=severity, message=message, where=where, hint=hint)
-        if finding not in self.items:
+        if finding not in self._kept:
+            self._kept.add(finding)
             self.items.append(finding)

@@ -33,11 +33,12 @@ class Limits:
     opcodes: int = 15_000_000  # pickle opcodes executed for one file
     depth: int = 100_000  # nesting of containers in the value tree
     text: int = 64 * _MB  # bytes of one string, or of bytes spelled as text, in a pickle
-    members: int = 500_000  # members of an archive, or tensors of a safetensors file
+    members: int = 200_000  # members of an archive, or tensors that a header or an index names
     inflated: int = 256 * _MB  # bytes of one compressed member, inflated into memory
     memory: int = 200 * _MB  # growth of the resident memory while one pickle is read
     expanded: int = 4_000 * _MB  # bytes of a tensor's values beyond those stored (a stride of 0 repeats them)
     nodes: int = 2_000_000  # values visited when a tree is listed
+    repeats: int = 20_000  # times that tensors are listed again because the container around them occurs again
     files: int = 10_000  # files of a folder
 
     def raised(self, settings: list[str]) -> "Limits":

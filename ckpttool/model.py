@@ -23,8 +23,9 @@ class GlobalUse:
     trust: Trust
     file: str  # file and, in an archive, member
     offset: int  # byte of the opcode that named it first
-    paths: tuple[KeyPath, ...] = ()  # where its objects sit in the value tree; empty where none stayed
+    paths: tuple[KeyPath, ...] = ()  # where its objects sit in the value tree, the first few; empty where none stayed
     called: bool = False  # the file asks for a call of it
+    places: int = 0  # how often its objects sit in the tree; `paths` lists the first of them
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -42,6 +43,7 @@ class Contents:
         default_factory=dict
     )  # of the container: safetensors metadata, byteorder, format version
     complete: bool = True  # False: a part could not be read, so no answer about it is clean
+    files: Mapping[str, str] = field(default_factory=dict)  # shard of each key of `root`, where shards were merged
 
 
 class Role(enum.StrEnum):
@@ -80,6 +82,7 @@ class Weights:
     files: Mapping[str, str] = field(default_factory=dict)  # file of each, when sharded
     extra: Mapping[str, Value] = field(default_factory=dict)  # entries that are no tensors: `_extra_state`
     prefix: str = ""  # wrapper segments in front of every name: `module.`
+    in_model_order: bool = True  # the order is that of the module; False where a format or a writer sorted the names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -221,6 +224,15 @@ class Checkpoint:
         ):  # fmt: skip
             yield from ((part.at, role) for part in parts)
         yield from ((at, Role.CONFIG) for at in self.config_at.values())
+
+    def check_unchanged(self) -> None:
+        """Compare every open file with what it was at opening.
+
+        Raises:
+            FileChanged: one was written to, so no answer about the checkpoint would be true.
+        """
+        for source in self.opened:
+            source.check_unchanged()
 
     def close(self) -> None:
         """Close every file; tensors can no longer be read."""

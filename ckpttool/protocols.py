@@ -33,14 +33,14 @@ class Found:
 
     path: str
     contents: Contents | None = None  # of a file
-    folder: Folder | None = None  # else
+    folder: Folder | None = None  # of a folder; of an index of shards the folder where they lie
     open: Callable[[str], Contents]  # a file of the folder by relative name, read once; raises CkptError
     limits: Limits
 
     @property
     def names(self) -> tuple[str, ...]:
         """Relative names of the folder's files; empty for a file."""
-        return tuple(self.folder.entries()) if self.folder else ()
+        return tuple(self.folder.entries()) if self.folder and self.contents is None else ()
 
 
 class Layout(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from ckpttool.errors import DamagedFile, FileChanged, PathNotFound, TruncatedFile, UnsupportedFormat
+from ckpttool.errors import DamagedFile, FileChanged, PathNotFound, TruncatedFile, UnsupportedFormat, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,9 @@ class FileSource:
     def __init__(self, path: str | os.PathLike[str], name: str = "") -> None:
         self.path = Path(path)
         self.name = name or str(path)
-        try:
-            # O_NONBLOCK: a pipe or a device must not make us wait; it is refused just below.
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError as e:
-            raise PathNotFound("there is no such file or folder", where=self.name, hint="check the path") from e
-        except OSError as e:
-            raise PathNotFound(f"it cannot be opened: {e.strerror}", where=self.name) from e
+        self._closed = False
         self._mapped: mmap.mmap | None = None
+        self._fd = self._open()
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             self.close()
@@ -123,9 +118,31 @@ class FileSource:
         self._stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
         self.size = status.st_size
 
+    def _open(self) -> int:
+        try:
+            # O_NONBLOCK: a pipe or a device must not make us wait; it is refused just below.
+            return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError as e:
+            raise PathNotFound("there is no such file or folder", where=self.name, hint="check the path") from e
+        except (OSError, ValueError) as e:  # ValueError: a NUL in the path
+            reason = e.strerror if isinstance(e, OSError) else str(e)
+            raise PathNotFound(f"it cannot be opened: {reason}", where=self.name) from e
+
+    def _descriptor(self) -> int:
+        """The open descriptor; a released file is opened again, if it is still the same."""
+        if self._fd < 0:
+            if self._closed:
+                raise UsageError("the checkpoint was closed", where=self.name, hint="read its values before closing it")
+            self._fd = self._open()
+            self.check_unchanged()
+        return self._fd
+
     def read(self, span: ByteSpan) -> bytes:
         _require(self, span)
-        data = os.pread(self._fd, span.size, span.start)
+        try:
+            data = os.pread(self._descriptor(), span.size, span.start)
+        except OSError as e:
+            raise self._unreadable(e, span.start) from e
         if len(data) < span.size:  # one call reads at most 2 GiB, and a file may shrink
             buffer = bytearray(span.size)
             self.read_into(span.start, memoryview(buffer))
@@ -136,18 +153,28 @@ class FileSource:
         _require(self, ByteSpan(start, start + len(buffer)))
         done = 0
         while done < len(buffer):
-            count = os.preadv(self._fd, [buffer[done:]], start + done)
+            try:
+                count = os.preadv(self._descriptor(), [buffer[done:]], start + done)
+            except OSError as e:
+                raise self._unreadable(e, start + done) from e
             if count == 0:
                 self.check_unchanged()
                 _require(self, ByteSpan(start, self.size + 1))
             done += count
+
+    def _unreadable(self, error: OSError, start: int) -> DamagedFile:
+        return DamagedFile(
+            f"the disk does not give the bytes: {error.strerror}",
+            where=f"{self.name} @ byte {start:,}",
+            hint="copy the file from its source again",
+        )
 
     def view(self) -> memoryview:
         """The whole file mapped, for parsers of metadata; pages that are touched count as memory."""
         if self._mapped is None:
             if self.size == 0:
                 return memoryview(b"")
-            self._mapped = mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
+            self._mapped = mmap.mmap(self._descriptor(), 0, access=mmap.ACCESS_READ)
         return memoryview(self._mapped)
 
     def check_unchanged(self) -> None:
@@ -162,8 +189,8 @@ class FileSource:
             raise FileChanged(
                 "the file disappeared while it was read", where=self.name, hint="run it again when the save is complete"
             ) from e
-        open_now = os.fstat(self._fd)
-        for status in (open_now, there):
+        statuses = [there] if self._fd < 0 else [os.fstat(self._fd), there]
+        for status in statuses:
             if (status.st_size, status.st_mtime_ns, status.st_ino) != self._stamp:
                 raise FileChanged(
                     f"the file changed while it was read (it had {self._stamp[0]:,} bytes, now {status.st_size:,})",
@@ -171,15 +198,20 @@ class FileSource:
                     hint="run it again when the save is complete",
                 )
 
-    def close(self) -> None:
-        """Give the descriptor back; views of the mapping that are still held keep it alive."""
+    def release(self) -> None:
+        """Give the descriptor back for now, where many files are open; the next read opens the file again."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
         if self._mapped is not None:
-            with contextlib.suppress(BufferError):
+            with contextlib.suppress(BufferError):  # views that are still held keep it alive
                 self._mapped.close()
             self._mapped = None
+
+    def close(self) -> None:
+        """Give the descriptor back for good."""
+        self._closed = True
+        self.release()
 
     def __enter__(self) -> Self:
         return self
@@ -225,7 +257,7 @@ class Folder:
 
     def _walk(self) -> Iterator[FolderEntry]:
         count = 0
-        for directory, below, files in os.walk(self.path, followlinks=False):
+        for directory, below, files in os.walk(self.path, onerror=self._unlisted, followlinks=False):
             below.sort()
             for file in files:
                 path = Path(directory, file)
@@ -242,6 +274,13 @@ class Folder:
                         hint="name the checkpoint's own folder, or raise it with --limit files=N",
                     )
                 yield FolderEntry(name, path.stat().st_size)
+
+    def _unlisted(self, error: OSError) -> None:
+        """Keep why a folder below cannot be listed; the folder itself must be."""
+        if Path(error.filename) == self.path:
+            raise PathNotFound(f"the folder cannot be listed: {error.strerror}", where=self.name) from error
+        name = Path(error.filename).relative_to(self.path).as_posix()
+        self.refused[name] = f"it cannot be listed: {error.strerror}"
 
     def _refusal(self, path: Path) -> str:
         try:
@@ -276,6 +315,16 @@ class Folder:
         source = FileSource(path, name)
         self._opened.append(source)
         return source
+
+    def release(self) -> None:
+        """Give descriptors back for now; see `FileSource.release`."""
+        for source in self._opened:
+            source.release()
+
+    def check_unchanged(self) -> None:
+        """Check every file that was opened through this folder; errors as of `FileSource.check_unchanged`."""
+        for source in self._opened:
+            source.check_unchanged()
 
     def close(self) -> None:
         """Close what was opened through this folder."""

@@ -228,6 +228,19 @@ class Attribute:
     name: str
 
 
+def attribute(name: Any) -> Attribute:
+    """The step to an attribute; a state dict may hold any key, and a whole number of a megabyte is not spelled out."""
+    match name:
+        case str():
+            return Attribute(name)
+        case int() if name.bit_length() > 64:  # noqa: PLR2004  # decimal digits take quadratic time
+            return Attribute(hex(name))
+        case int() | float() | None:
+            return Attribute(str(name))
+        case _:
+            return Attribute(type(name).__name__)
+
+
 def children(value: Value) -> Iterator[tuple[Any, Value]]:
     """The values directly inside, each with its step: a key, an index, or an `Attribute`."""
     match value:
@@ -251,7 +264,7 @@ def _record_children(value: Record) -> Iterator[tuple[Any, Value]]:
     yield from value.items()
     yield from ((Attribute(f"args[{n}]"), argument) for n, argument in enumerate(value.args))
     if isinstance(value.state, dict):
-        yield from ((Attribute(str(name)), child) for name, child in value.state.items())
+        yield from ((attribute(name), child) for name, child in value.state.items())
     elif value.state is not None:
         yield Attribute("state"), value.state
 
@@ -269,6 +282,6 @@ def _opaque_children(value: Opaque) -> Iterator[tuple[Any, Value]]:
     yield from (value.entries or {}).items()
     attributes = value.attributes
     if attributes:
-        yield from ((Attribute(str(name)), child) for name, child in attributes.items())
+        yield from ((attribute(name), child) for name, child in attributes.items())
     elif value.state is not None:
         yield Attribute("state"), value.state

@@ -45,7 +45,7 @@ def _unpack(dtype: DType, data: bytes, *, big_endian: bool) -> int | float | Non
         wide = data + b"\0\0" if big_endian else b"\0\0" + data
         unpacked: float = struct.unpack(f"{order}f", wide)[0]
         return unpacked
-    if not dtype.struct:
+    if not dtype.struct or dtype.family == "complex":  # a complex number is two
         return None
     code = dtype.struct if dtype.struct[0] in "<>=!@" else order + dtype.struct
     item: int | float = struct.unpack(code, data)[0]

@@ -20,7 +20,11 @@ Box: TypeAlias = tuple[slice, ...]  # one slice per dimension, within the tensor
 
 
 def windows(
-    tensor: TensorRef, *, limits: Limits = DEFAULT_LIMITS, window_bytes: int = WINDOW_BYTES
+    tensor: TensorRef,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    window_bytes: int = WINDOW_BYTES,
+    elements: int | None = None,
 ) -> Iterator[tuple[Box, "np.ndarray[Any, Any]"]]:
     """Yield a tensor's elements as `(box, array)`, box after box in C order.
 
@@ -28,6 +32,8 @@ def windows(
         tensor: any tensor with a storage. One of parts (sparse, nested) has none: read its parts.
         limits: `expanded` bounds how many bytes a stride of 0 may unroll to.
         window_bytes: about how large an array may be. Memory stays within a few times that.
+        elements: how many elements an array may have, instead of `window_bytes`: two tensors of one shape then come
+            in the same boxes, whatever their types.
 
     Yields:
         The array has the box's shape and numpy's type for the element (`DType.numpy`, little-endian; bfloat16 as
@@ -50,7 +56,7 @@ def windows(
     stored = np.dtype(tensor.dtype.numpy or f"V{tensor.dtype.bits // 8}")
     if storage.big_endian and stored.kind != "V":
         stored = stored.newbyteorder(">")
-    most = max(1, window_bytes // max(1, stored.itemsize))
+    most = elements or max(1, window_bytes // max(1, stored.itemsize))
     buffer = np.empty(min(most, tensor.numel), dtype=stored)  # one for all windows: fresh pages cost as much as reading
     for box in _boxes(tensor.shape, most):
         extents = [s.stop - s.start for s in box]

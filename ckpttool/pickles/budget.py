@@ -8,6 +8,9 @@ from ckpttool.limits import Limits
 from ckpttool.pickles.resident import resident_bytes
 
 CHECK_EVERY: Final = 65_536  # bytes of pickle, hence at the most as many opcodes, between two looks at the memory
+CALL_WORK: Final = 20  # opcodes that a call, or an object made, may take the time of
+LINE_WORK: Final = 5  # the same of a text argument, or of a frame
+
 _HEAVY = 4_096  # values handled by one opcode from which on the memory is looked at right away
 _BYTES_PER_VALUE = 64  # at least; a set takes that for each member
 

@@ -4,14 +4,13 @@ import pickle
 from typing import Any
 
 from ckpttool.errors import DamagedFile, UnsupportedFormat
+from ckpttool.pickles.budget import CALL_WORK
 from ckpttool.pickles.machine import Machine
 from ckpttool.pickles.opcode_tables import Opcodes, unpack_int32, unpack_uint16
 from ckpttool.pickles.words import spoken
 from ckpttool.values import GlobalRef, Opaque
 
 opcode = Opcodes()
-
-_REDUCE_WORK = 10  # opcodes that a call may take the time of
 
 
 @opcode(pickle.GLOBAL)
@@ -67,11 +66,11 @@ def _reduce(vm: Machine, at: int) -> int:
     stack = vm.stack
     args = stack.pop()
     function = stack[-1]
-    vm.budget.work += _REDUCE_WORK
     build = vm.builders.get(id(function))
     if build is None or type(args) is not tuple:
         stack[-1] = vm.call(function, args)
     else:
+        vm.budget.work += CALL_WORK
         value = build(args)
         stack[-1] = Opaque(function, args) if value is NotImplemented else value
     return at

@@ -1,7 +1,7 @@
 """The bytes of a pickle: arguments of opcodes, taken with every length checked."""
 
 from ckpttool.errors import DamagedFile, LimitExceeded, TruncatedFile
-from ckpttool.pickles.budget import CHECK_EVERY, Budget
+from ckpttool.pickles.budget import CHECK_EVERY, LINE_WORK, Budget
 from ckpttool.sources import Source
 from ckpttool.values import BytesRef
 
@@ -49,6 +49,17 @@ class Input:
         left = len(self.buffer) - start
         if size > left:
             raise TruncatedFile(f"{size:,} bytes are announced, {max(left, 0):,} are left", hint=CUT_SHORT)
+
+    def short(self, start: int, size: int) -> bytes | memoryview:
+        """A few bytes of the buffer, which no limit forbids.
+
+        Raises:
+            TruncatedFile: the data ends before.
+        """
+        data = self.buffer[start : start + size]
+        if len(data) != size:
+            self._require(start, size)
+        return data
 
     def span(self, start: int, size: int) -> memoryview:
         """`size` bytes of the buffer, not copied.
@@ -109,6 +120,7 @@ class Input:
             TruncatedFile: no newline follows.
             LimitExceeded: the line is longer than one string may be.
         """
+        self.budget.work += LINE_WORK
         window = _LINE
         most = self.budget.limits.text
         while True:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ckpttool.blocks import Finding, Severity
 from ckpttool.errors import DamagedFile, TruncatedFile
 from ckpttool.limits import Limits
-from ckpttool.pickles.budget import CHECK_EVERY, Budget
+from ckpttool.pickles.budget import CALL_WORK, CHECK_EVERY, LINE_WORK, Budget
 from ckpttool.pickles.constructors import COPYING, PURE_CONSTRUCTORS, Constructor, build_object, new_object
 from ckpttool.pickles.input import CUT_SHORT, Input
 from ckpttool.pickles.keys import KeyGuard
@@ -32,7 +32,9 @@ class Machine(Input):
     """Stack, memo and bookkeeping of one pickle. Opcodes read and change it; `vm.load` drives it."""
 
     __slots__ = (
+        "_found_duplicate",
         "_keys",
+        "_next_look",
         "_refs",
         "builders",
         "checkpoint",
@@ -73,6 +75,8 @@ class Machine(Input):
         self.protocol = 0
         self.frame_end = 0  # 0: no frame is open
         self.checkpoint = 0  # position from which `check` is due
+        self._found_duplicate = False
+        self._next_look = 0  # position from which work and memory are looked at
         self._refs: dict[tuple[str, str], GlobalRef] = {}
         self._keys = KeyGuard()
 
@@ -88,11 +92,13 @@ class Machine(Input):
                 raise DamagedFile(f"an opcode reaches {position - self.frame_end:,} bytes over the end of its frame")
             if position == self.frame_end:
                 self.frame_end = 0
-        self.check_length(position)
-        self.budget.check_work()
-        if self.checkpoint:  # not at the very start
-            self.budget.check_memory()
-        self.checkpoint = min(position + CHECK_EVERY, self.frame_end or position + CHECK_EVERY)
+        if position >= self._next_look:
+            self.check_length(position)
+            self.budget.check_work()
+            if self._next_look:  # not at the very start
+                self.budget.check_memory()
+            self._next_look = position + CHECK_EVERY
+        self.checkpoint = min(self._next_look, self.frame_end or self._next_look)
 
     def open_frame(self, position: int, size: int) -> None:
         """Note that the opcodes of the next `size` bytes form a frame.
@@ -101,6 +107,7 @@ class Machine(Input):
             DamagedFile: the last frame is still open.
             TruncatedFile: the frame is longer than the data.
         """
+        self.budget.work += LINE_WORK
         if self.frame_end > position:
             raise DamagedFile(f"a frame begins {self.frame_end - position:,} bytes before the last one ends")
         left = len(self.buffer) - position
@@ -120,13 +127,11 @@ class Machine(Input):
             self.scattered[index] = self.stack[-1]
 
     def recall(self, index: int) -> Any:
-        """A memo entry.
+        """A memo entry beyond those in line.
 
         Raises:
             DamagedFile: there is none.
         """
-        if index < len(self.memo):
-            return self.memo[index]
         if index in self.scattered:
             return self.scattered[index]
         entries = len(self.memo) + len(self.scattered)
@@ -148,7 +153,8 @@ class Machine(Input):
             key = items[n]
             if type(key) is not str:
                 key = self._keys.key(key, entries)
-            if key in entries:
+            if key in entries and not self._found_duplicate:
+                self._found_duplicate = True
                 self.find("pickle.duplicate-key", f"a dict has the key {spoken(key)} twice; the last one counts", at)
             entries[key] = items[n + 1]
 
@@ -175,6 +181,7 @@ class Machine(Input):
         Raises:
             DamagedFile: not callable, the arguments are not a tuple, or a constructor of ours refused them.
         """
+        self.budget.work += CALL_WORK
         if type(args) is not tuple:
             raise DamagedFile(f"the arguments of a call are {spoken(args)}, not a tuple")
         if type(function) is not GlobalRef:
@@ -200,6 +207,7 @@ class Machine(Input):
 
     def new(self, cls: Any, args: Any, kwargs: Any = None) -> Value:
         """What `cls.__new__` would give, as data; errors as `call`."""
+        self.budget.work += CALL_WORK
         if type(cls) is GlobalRef:
             self._note_call(cls)
         return new_object(cls, args, kwargs)
@@ -211,7 +219,7 @@ class Machine(Input):
         build_object(target, state)
 
     def find(self, code: str, message: str, position: int) -> None:
-        """Keep a finding about the pickle itself; one for each code."""
+        """Keep a finding about the pickle itself, the first of each code."""
         if all(f.code != code for f in self.problems):
             where = self.place(position)
             self.problems.append(Finding(code=code, severity=Severity.WARNING, message=message, where=where))

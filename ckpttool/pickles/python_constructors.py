@@ -17,9 +17,9 @@ DEFAULT_DICT = GlobalRef("collections", "defaultdict")
 
 def ordered_dict(args: tuple[Any, ...]) -> Any:
     """`OrderedDict()` (Python 3.5 on: entries come by SETITEMS) or `OrderedDict([[key, value], …])` before."""
+    if not args:  # once for every tensor of a file
+        return Record(ORDERED_DICT)
     match args:
-        case ():
-            return Record(ORDERED_DICT)
         case (list() as pairs,):
             record = Record(ORDERED_DICT)
             guard = KeyGuard()

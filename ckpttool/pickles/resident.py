@@ -1,20 +1,19 @@
 """How much memory the process holds right now."""
 
-import contextlib
 import os
+import resource
 import sys
+from pathlib import Path
 
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
+_STATM = "/proc/self/statm"  # Linux: sizes in pages, the second is the resident one
+
+_UNITS = {"darwin": 1}  # bytes in which `ru_maxrss` counts; kilobytes elsewhere
 
 
 def resident_bytes() -> int:
-    """Resident memory in bytes: now on Linux, the peak so far elsewhere, 0 where nobody can say."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/statm", "rb") as statm:  # noqa: PTH123
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    if resource is None:
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    """Resident memory in bytes: now on Linux, the peak so far elsewhere."""
+    try:
+        return int(Path(_STATM).read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak * _UNITS.get(sys.platform, 1024)

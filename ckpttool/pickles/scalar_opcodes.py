@@ -21,7 +21,7 @@ from ckpttool.values import BytesRef
 opcode = Opcodes()
 
 _MOST_DIGITS = 4_300  # of a decimal number; Python's own bound, because reading more takes quadratic time
-_SHORT = 4_096  # bytes of a text that is read without ceremony
+_SHORT = 4_096  # bytes of a text that no limit forbids
 
 
 @opcode(pickle.NONE)
@@ -63,7 +63,7 @@ def _binint2(vm: Machine, at: int) -> int:
 @opcode(pickle.LONG1, 1)
 def _long1(vm: Machine, at: int) -> int:
     size = vm.buffer[at]
-    vm.stack.append(int.from_bytes(vm.take(at + 1, size), "little", signed=True))
+    vm.stack.append(int.from_bytes(vm.short(at + 1, size), "little", signed=True))
     return at + 1 + size
 
 
@@ -123,13 +123,11 @@ def _binunicode(vm: Machine, at: int) -> int:
     size = unpack_uint32(vm.buffer, at)[0]
     at += 4
     if size <= _SHORT:  # the names of tensors
-        data = vm.buffer[at : at + size]
-        if len(data) == size:
-            try:
-                vm.stack.append(str(data, "utf-8"))
-                return at + size
-            except UnicodeDecodeError:
-                pass  # lone surrogates, or no UTF-8 at all
+        try:
+            vm.stack.append(str(vm.short(at, size), "utf-8"))
+            return at + size
+        except UnicodeDecodeError:
+            pass  # lone surrogates, or no UTF-8 at all
     vm.stack.append(vm.take_text(at, size))
     return at + size
 
@@ -137,8 +135,12 @@ def _binunicode(vm: Machine, at: int) -> int:
 @opcode(pickle.SHORT_BINUNICODE, 1)
 def _short_binunicode(vm: Machine, at: int) -> int:
     size = vm.buffer[at]
-    vm.stack.append(vm.take_text(at + 1, size))
-    return at + 1 + size
+    at += 1
+    try:
+        vm.stack.append(str(vm.short(at, size), "utf-8"))
+    except UnicodeDecodeError:
+        vm.stack.append(vm.take_text(at, size))
+    return at + size
 
 
 @opcode(pickle.BINUNICODE8, 8)
@@ -163,7 +165,7 @@ def _unicode(vm: Machine, at: int) -> int:
 @opcode(pickle.SHORT_BINBYTES, 1)
 def _short_binbytes(vm: Machine, at: int) -> int:
     size = vm.buffer[at]
-    vm.stack.append(vm.take(at + 1, size))
+    vm.stack.append(bytes(vm.short(at + 1, size)))
     return at + 1 + size
 
 
@@ -249,5 +251,5 @@ def _binstring(vm: Machine, at: int) -> int:
 @opcode(pickle.SHORT_BINSTRING, 1)
 def _short_binstring(vm: Machine, at: int) -> int:
     size = vm.buffer[at]
-    vm.stack.append(_python2(vm, vm.take(at + 1, size)))
+    vm.stack.append(_python2(vm, bytes(vm.short(at + 1, size))))
     return at + 1 + size

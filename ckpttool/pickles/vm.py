@@ -121,7 +121,7 @@ def _result(vm: Machine, end: int) -> Value:
         vm.find("pickle.left-over", "values are left on the stack at STOP; they are not part of the result", end - 1)
     if end > vm.budget.limits.depth:  # each level takes an opcode, so a shorter pickle cannot be too deep
         try:
-            check_depth(value, vm.budget.limits)
+            check_depth(value, vm.budget)
         except LimitExceeded as e:
             raise _placed(vm, e, end - 1) from None
     return value

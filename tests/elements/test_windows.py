@@ -31,7 +31,7 @@ class Counting(BytesSource):
 
 def ref(t: torch.Tensor, **changes) -> TensorRef:
     """Describe a torch tensor as the readers do."""
-    raw = bytes(t.untyped_storage())
+    raw = torch.tensor([], dtype=torch.uint8).set_(t.untyped_storage()).numpy().tobytes()
     storage = StorageRef(Counting(raw), 0, len(raw))
     fields = {"dtype": BY_NAME[str(t.dtype).removeprefix("torch.")], "shape": tuple(t.shape), "stride": t.stride()}
     return TensorRef(storage=storage, storage_offset=t.storage_offset(), **(fields | changes))
@@ -134,7 +134,10 @@ def test_big_endian_storages_are_turned():
         assert sha256(t) == hashlib.sha256(values.tobytes()).hexdigest()
     halves = np.array([1.0, 2.0], dtype=">f2").tobytes()
     t = TensorRef(
-        dtype=BY_NAME["complex32"], shape=(1,), stride=(1,), storage=StorageRef(BytesSource(halves), 0, 4, big_endian=True)
+        dtype=BY_NAME["complex32"],
+        shape=(1,),
+        stride=(1,),
+        storage=StorageRef(BytesSource(halves), 0, 4, big_endian=True),
     )
     assert as_floats(t.dtype, assembled(t, 64)).tolist() == [1 + 2j]
 
@@ -142,7 +145,10 @@ def test_big_endian_storages_are_turned():
 def test_types_narrower_than_a_byte_come_as_their_bytes():
     """Two 4-bit elements share a byte, as torch's `int_repr` shows them."""
     t = TensorRef(
-        dtype=BY_NAME["quint4x2"], shape=(2, 4), stride=(4, 1), storage=StorageRef(BytesSource(b"\x12\x34\x56\x78"), 0, 4)
+        dtype=BY_NAME["quint4x2"],
+        shape=(2, 4),
+        stride=(4, 1),
+        storage=StorageRef(BytesSource(b"\x12\x34\x56\x78"), 0, 4),
     )
     assert [a.tobytes() for _, a in windows(t)] == [b"\x12\x34\x56\x78"]
     assert sha256(t) == hashlib.sha256(b"\x12\x34\x56\x78").hexdigest()
@@ -177,7 +183,8 @@ def test_every_narrow_float_decodes_as_in_torch(name):
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool]
+    "dtype",
+    [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool],
 )
 def test_a_single_number_is_read_without_numpy(dtype):
     """A step counter is one pread and one unpack."""
@@ -206,12 +213,12 @@ def test_numbers_from_other_values():
 
 SHAPES = [(), (0,), (2, 0), (1,), (7,), (30,), (3, 4), (2, 3, 4), (1001,), (40, 50), (3, 400), (9, 9, 20)]
 MAKERS = {
-    "normal": lambda s: torch.randn(s),
+    "normal": torch.randn,
     "tiny": lambda s: torch.randn(s) * 1e-6,
     "spread": lambda s: torch.randn(s).exp() ** 5,
     "whole": lambda s: torch.randn(s).round(),
     "large whole": lambda s: torch.randn(s).round() * 1e9,
-    "zeros": lambda s: torch.zeros(s),
+    "zeros": torch.zeros,
     "special": lambda s: torch.where(torch.rand(s) < 0.3, torch.tensor(float("nan")), torch.randn(s) / 0.0),
     "special and whole": lambda s: torch.where(torch.rand(s) < 0.3, torch.tensor(float("-inf")), torch.ones(s)),
     "half": lambda s: torch.randn(s).half(),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ckpttool.elements import windows
-from ckpttool.errors import CkptError, DamagedFile, LimitExceeded
+from ckpttool.errors import DamagedFile, LimitExceeded
 from ckpttool.limits import Limits
 from ckpttool.pickles import load
 from ckpttool.pickles.numpy_dtypes import NumpyDtype
@@ -96,7 +96,9 @@ def test_scalars_know_their_python_value(scalar: Any, protocol: int) -> None:
     assert (found.dtype.name, found.data, found.item()) == (str(scalar.dtype), scalar.tobytes(), scalar.item())
 
 
-@pytest.mark.parametrize("scalar", [np.str_("ab"), np.bytes_(b"ab"), np.datetime64("2020-01-01"), np.longdouble(1)], ids=repr)
+@pytest.mark.parametrize(
+    "scalar", [np.str_("ab"), np.bytes_(b"ab"), np.datetime64("2020-01-01"), np.longdouble(1)], ids=repr
+)
 def test_scalars_that_python_has_no_word_for_give_bytes(scalar: Any) -> None:
     """Strings, times and long doubles stay bytes."""
     found = read(pickle.dumps(scalar, 2))
@@ -192,7 +194,7 @@ def built(dtype: bytes, state: bytes) -> bytes:
     return call("numpy", "dtype", dtype + b"\x89\x88\x87") + b"(" + state + b"tb"
 
 
-def state_of(  # noqa: PLR0913
+def state_of(  # noqa: PLR0913, PLR0917
     order: bytes = text("|"), subarray: bytes = b"N", names: bytes = b"N", fields: bytes = b"N", size: bytes = b"K\x04",
     alignment: bytes = b"K\x01", flags: bytes = b"K\x00", more: bytes = b"",
 ) -> bytes:  # fmt: skip
@@ -217,15 +219,24 @@ A = text("a")
         (built(text("i4"), state_of(size=b"K\x08")), "type 'i' has 4 bytes, its state says 8"),
         (built(text("i4"), state_of(names=A + b"\x85")), "type 'i' is made of parts"),
         (built(text("M8"), state_of(size=b"K\x08")), "a datetime has no unit"),
-        (built(text("M8"), state_of(size=b"K\x08", more=b"N" + text("D") + b"K\x00\x86\x86")), "a datetime counts the int 0"),
-        (built(text("M8"), state_of(size=b"K\x08", more=b"N" + text("xxxxxxxxx") + b"K\x01\x86\x86")), "of the str 'xxx"),
+        (
+            built(text("M8"), state_of(size=b"K\x08", more=b"N" + text("D") + b"K\x00\x86\x86")),
+            "a datetime counts the int 0",
+        ),
+        (
+            built(text("M8"), state_of(size=b"K\x08", more=b"N" + text("xxxxxxxxx") + b"K\x01\x86\x86")),
+            "of the str 'xxx",
+        ),
         (built(V4, state_of(subarray=b"K\x05")), "the subarray is the int 5"),
         (built(V4, state_of(subarray=U1 + text("x") + b"\x86")), "subarray shape is the str 'x'"),
         (built(V4, state_of(names=A)), "names is the str 'a', fields is None"),
         (built(V4, state_of(names=A + b"\x85", fields=b"K\x05")), "fields is the int 5"),
         (built(V4, state_of(names=A + b"\x85", fields=b"}")), "the field the str 'a' is None"),
         (built(V4, state_of(names=b"K\x05\x85", fields=b"}")), "the field the int 5 is None"),
-        (built(V4, state_of(names=A + b"\x85", fields=b"}" + A + U1 + b"K\x04\x86s")), "at byte 4 lies outside the item"),
+        (
+            built(V4, state_of(names=A + b"\x85", fields=b"}" + A + U1 + b"K\x04\x86s")),
+            "at byte 4 lies outside the item",
+        ),
     ],
 )
 def test_bad_dtypes_are_damage(stream: bytes, message: str) -> None:
@@ -255,7 +266,10 @@ TWO = b"K\x02\x85"
         (array(U1, data=b"N"), "numpy.ndarray: data is None"),
         (array(U1, data=b"C\x03abc"), "a uint8 array of shape (2,) takes 2 bytes, its data has 3"),
         (array(U1, shape=b"\x8a\x08" + b"\xff" * 7 + b"\x7f\x85"), "takes 9,223,372,036,854,775,807 bytes"),
-        (array(call("numpy", "dtype", text("O8") + b"\x85")), "the items of an object array of shape (2,) are the bytes"),
+        (
+            array(call("numpy", "dtype", text("O8") + b"\x85")),
+            "the items of an object array of shape (2,) are the bytes",
+        ),
         (array(U1) + b"Nb", "a state is given to a tensor of shape (2,)"),
         (array(U1, data=b"", order=b""), "numpy.ndarray: the state is a tuple of 3"),
         (array(call("numpy", "dtype", name("m", "C") + b"\x85")), "takes 0 bytes"),

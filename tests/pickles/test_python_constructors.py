@@ -2,7 +2,7 @@
 
 import collections
 import copyreg
-import datetime
+import datetime as dt
 import enum
 import functools
 import pickle
@@ -47,7 +47,7 @@ def test_forms_of_ordered_dict() -> None:
     """Empty with entries to come, or a list of pairs as before Python 3.5; other forms stay calls."""
     pairs = b"]" + b"".join(b"]" + text(k) + b"a" + b"K\x01aa" for k in "ab")
     assert dict(read(call("collections", "OrderedDict", pairs + b"\x85") + b".")) == {"a": 1, "b": 1}
-    with pytest.raises(DamagedFile, match="collections.OrderedDict: an item is the int 1, not a pair"):
+    with pytest.raises(DamagedFile, match=r"collections\.OrderedDict: an item is the int 1, not a pair"):
         read(call("collections", "OrderedDict", b"]K\x01a\x85") + b".")
     assert isinstance(read(call("collections", "OrderedDict", b"K\x01\x85") + b"."), Opaque)
     assert type(read(name("collections", "OrderedDict") + b")\x81.")) is Record
@@ -143,7 +143,7 @@ def test_objects_of_the_standard_library_stay_data(protocol: int) -> None:
     """Deques, dates, partials and namespaces are class, arguments and state."""
     deque = read(pickle.dumps(collections.deque([1, 2], 5), protocol))
     assert (deque.name, deque.items) == ("collections.deque", [1, 2])
-    assert read(pickle.dumps(datetime.date(2020, 1, 2), protocol)).name == "datetime.date"
+    assert read(pickle.dumps(dt.date(2020, 1, 2), protocol)).name == "datetime.date"
     assert read(pickle.dumps(functools.partial(int, 5), protocol)).name == "functools.partial"
     space = read(pickle.dumps(types.SimpleNamespace(a=1), protocol))
     assert space.attributes == {"a": 1}

@@ -140,8 +140,12 @@ def test_sparse_compressed(layout: str) -> None:
     assert (found.kind, found.shape) == (f"sparse_{layout}", (4, 4))
     inner = dict(found.parts)
     rows = layout.endswith("r")
-    assert_describes(inner["crow_indices" if rows else "ccol_indices"], tensor.crow_indices() if rows else tensor.ccol_indices())
-    assert_describes(inner["col_indices" if rows else "row_indices"], tensor.col_indices() if rows else tensor.row_indices())
+    assert_describes(
+        inner["crow_indices" if rows else "ccol_indices"], tensor.crow_indices() if rows else tensor.ccol_indices()
+    )
+    assert_describes(
+        inner["col_indices" if rows else "row_indices"], tensor.col_indices() if rows else tensor.row_indices()
+    )
     assert_describes(inner["values"], tensor.values())
 
 
@@ -184,8 +188,9 @@ class Wrapped(torch.Tensor):
     inner: torch.Tensor
 
     @staticmethod
-    def __new__(cls: type, inner: torch.Tensor) -> "Wrapped":
-        made: Wrapped = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=torch.bfloat16)  # type: ignore[attr-defined]
+    def of(inner: torch.Tensor) -> "Wrapped":
+        """A bfloat16 tensor whose elements are another's."""
+        made: Wrapped = torch.Tensor._make_wrapper_subclass(Wrapped, inner.shape, dtype=torch.bfloat16)
         made.inner = inner
         return made
 
@@ -197,7 +202,7 @@ class Wrapped(torch.Tensor):
 
 def test_wrapper_subclass() -> None:
     """The tensors in the state are the parts of a tensor that has no storage."""
-    found = saved(Wrapped(torch.ones(2, 3)))
+    found = saved(Wrapped.of(torch.ones(2, 3)))
     assert (found.kind, found.dtype.name, found.shape, found.storage) == ("wrapper_subclass", "bfloat16", (2, 3), None)
     assert found.cls == GlobalRef(__name__, "Wrapped")
     assert [(n, t.dtype.name) for n, t in found.parts] == [("inner", "float32")]
@@ -319,7 +324,9 @@ def test_data_pkl_without_its_archive_is_read() -> None:
 
 def test_unknown_function_below_a_type_stays_data() -> None:
     """`_rebuild_from_type_v2` calls what it is given; a function that is not known makes the whole an Opaque."""
-    assert isinstance(rebuilt("_rebuild_from_type_v2", name("m", "f") + name("m", "C") + b")N", "torch._tensor"), Opaque)
+    assert isinstance(
+        rebuilt("_rebuild_from_type_v2", name("m", "f") + name("m", "C") + b")N", "torch._tensor"), Opaque
+    )
     assert isinstance(rebuilt("_rebuild_from_type_v2", b"K\x01" + name("m", "C") + b")N", "torch._tensor"), Opaque)
     itself = name("torch._tensor", "_rebuild_from_type_v2") + name("m", "C") + b")N"
     assert isinstance(rebuilt("_rebuild_from_type_v2", itself, "torch._tensor"), Opaque)
@@ -327,10 +334,7 @@ def test_unknown_function_below_a_type_stays_data() -> None:
 
 def test_state_of_a_wrapper_may_be_a_pair() -> None:
     """The state is a dict, or a pair of it and the slots; anything else holds no parts."""
-    wrapper = (
-        name("torch._utils", "_rebuild_wrapper_subclass") + b"]"
-        b"(]" + name("torch", "float32") + b"))K\x00NN\x89t"
-    )
+    wrapper = name("torch._utils", "_rebuild_wrapper_subclass") + b"](]" + name("torch", "float32") + b"))K\x00NN\x89t"
     tensor = name("torch._utils", "_rebuild_tensor") + b"(" + STORAGE + b"K\x00))tR"
     pair = b"}" + text("a") + tensor + b"s" + b"}" + text("b") + tensor + b"s\x86"
     slots = b"N}" + text("b") + tensor + b"s\x86"
@@ -423,9 +427,9 @@ def test_wrong_arguments_below_a_type() -> None:
 
 def test_what_torch_does_not_have_is_unsupported() -> None:
     """A dtype or a layout of a later torch is named, not guessed."""
-    with pytest.raises(UnsupportedFormat, match="the global torch.float3 is not an element type of torch 2.13"):
+    with pytest.raises(UnsupportedFormat, match=r"the global torch\.float3 is not an element type of torch 2.13"):
         rebuilt("_rebuild_tensor_v3", STORAGE + b"K\x00))\x89N" + name("torch", "float3"))
-    with pytest.raises(UnsupportedFormat, match="layout 'torch.sparse_xyz'"):
+    with pytest.raises(UnsupportedFormat, match=r"layout 'torch\.sparse_xyz'"):
         rebuilt("_rebuild_sparse_tensor", name("torch", "sparse_xyz") + b")")
 
 
@@ -453,7 +457,10 @@ def test_typed_view_needs_a_typed_storage() -> None:
     ],
 )
 def test_every_view_is_held_against_its_storage(
-    offset: int, size: tuple[int, ...], stride: tuple[int, ...], inside: bool  # noqa: FBT001
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    inside: bool,  # noqa: FBT001
 ) -> None:
     """offset + Σ(size-1)·stride must lie within the 4 elements; a tensor without elements may begin anywhere."""
     stream = name("torch._utils", REBUILD) + b"(" + STORAGE

@@ -94,7 +94,9 @@ def test_hostile_pickle_runs_nothing(stream: bytes, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     seen, _ = events("stock", stream, tmp_path)
     assert seen != []
-    assert any(event.startswith(("import", "os.system", "subprocess", "exec", "open", "socket", "pickle")) for event in seen)
+    assert any(
+        event.startswith(("import", "os.system", "subprocess", "exec", "open", "socket", "pickle")) for event in seen
+    )
 
 
 def test_globals_that_do_not_exist_are_named(tmp_path: Path) -> None:
