@@ -109,7 +109,7 @@ LeftCheckpoint = Annotated[
 ]
 RightCheckpoint = Annotated[str, typer.Argument(metavar="RIGHT", help="what is held against it")]
 Rtol = Annotated[
-    float,
+    float | str,
     typer.Option(
         "--rtol", metavar="X", help="near if |right - left| <= atol + rtol * |left|", rich_help_panel=COMPARING
     ),

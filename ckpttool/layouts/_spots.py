@@ -9,6 +9,8 @@ from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.model import At, Role
 from ckpttool.values import Attribute, GlobalRef, Opaque, Value
 
+_WIDE = 64  # bits of an integer that is spelled in decimal
+
 
 class Verdict(enum.Enum):
     """What a recogniser says of a place."""
@@ -52,6 +54,8 @@ def key_text(key: Any) -> str:
             return key.name
         case GlobalRef():
             return str(key)
+        case int() if key.bit_length() > _WIDE:  # Python refuses to spell 4,300 digits and more
+            return hex(key)
         case None | bool() | int() | float() | bytes():
             return repr(key)
     return f"<{type(key).__name__}>"

@@ -3,6 +3,7 @@
 import pytest
 
 from ckpttool.layouts import _words as words
+from ckpttool.layouts._spots import key_text
 from ckpttool.model import Role
 
 
@@ -72,3 +73,9 @@ def test_models_are_told_from_layers():
     assert not words.is_model("net.0")
     assert words.is_shard("model-00001-of-00003.safetensors")
     assert not words.is_shard("model_1.safetensors")
+
+
+def test_a_key_of_thousands_of_digits_has_a_name():
+    """Python refuses to spell such an integer in decimal; a hostile file may have it as a key."""
+    assert key_text(7) == "7"
+    assert key_text(1 << 20_000) == hex(1 << 20_000)

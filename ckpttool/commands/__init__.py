@@ -1,0 +1,1 @@
+"""One file, one subcommand: a function that returns a report. What several share begins with an underscore."""

@@ -1,0 +1,134 @@
+"""Tensors that are not identical, as a table: largest relative change first, repeated layers as one line."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ckpttool.blocks import Block, Cell, Column, Note, Style, Table, Text
+from ckpttool.commands._numbered import common_name, without_numbers
+from ckpttool.commands._words import plural
+from ckpttool.comparison.figures import Figures
+from ckpttool.comparison.parts import Choices, TensorRow
+from ckpttool.comparison.sameness import Sameness
+from ckpttool.comparison.tensors import TensorComparison
+
+if TYPE_CHECKING:
+    from ckpttool.commands._comparing import Shown
+
+_COLUMNS = (
+    Column("tensor", shrink=True), Column("differing", align="right"), Column("max |Δ|", align="right"),
+    Column("rel. L2", align="right"), Column("cosine", align="right"), Column("", shrink=True),
+)  # fmt: skip
+_DIGITS = (4, 6, 9)  # of two numbers side by side, more where fewer do not tell them apart; 17 tell all apart
+
+
+def tensors(rows: list[TensorRow], choices: Choices, shown: "Shown") -> Iterator[Block]:
+    """The table, and how many tensors it leaves out."""
+    folds = [[row] for row in rows] if shown.every else _folded(rows)
+    folds.sort(key=lambda fold: -max(_weight(row) for row in fold))
+    kept = folds if shown.every else folds[: shown.top]
+    yield Table(_COLUMNS, [_row(fold, choices) for fold in kept])
+    left = sum(len(fold) for fold in folds[len(kept) :])
+    if left:
+        more = f"and {plural(left, 'tensor')} more, changed less: --all or --top {len(folds)} shows them"
+        yield Note(more, "dim")
+
+
+def _weight(row: TensorRow) -> float:
+    """How far up it stands: what has no figures first, then the largest relative change."""
+    figures = row.compared.figures
+    if figures is None:
+        return math.inf if row.compared.sameness is not Sameness.SAME_VALUES else -1.0
+    if not figures.differing:
+        return -1.0
+    return figures.relative_l2 if math.isfinite(figures.relative_l2) else math.inf
+
+
+def _folded(rows: list[TensorRow]) -> list[list[TensorRow]]:
+    groups: dict[tuple[object, ...], list[TensorRow]] = {}
+    for row in rows:
+        left, right = row.compared.left, row.compared.right
+        looks = (left.shape, right.shape, left.dtype.name, right.dtype.name, row.compared.note)
+        groups.setdefault((without_numbers(row.name), row.compared.sameness, *looks), []).append(row)
+    return list(groups.values())
+
+
+def _row(fold: list[TensorRow], choices: Choices) -> Sequence[Cell]:
+    """One line; of several tensors with the figures of the one that changed most."""
+    first, worst = fold[0], max(fold, key=_weight)
+    name: Cell = Text(first.name, "name")
+    if len(fold) > 1:
+        name = [Text(f"{len(fold):,}x ", "dim"), Text(common_name([row.name for row in fold]), "name")]
+    compared, figures = worst.compared, worst.compared.figures
+    style: Style = "plain" if choices.passes(compared.sameness) else "bad"
+    why = Text(", ".join(_why(worst, alone=len(fold) == 1)), "dim")
+    if figures is None or not figures.differing:
+        return (name, Text(str(compared.sameness), style), "", "", "", why)
+    share = Text(_share(figures), style)
+    return (name, share, _short(figures.max_abs), _short(figures.relative_l2), _cosine(figures.cosine), why)
+
+
+def _share(figures: Figures) -> str:
+    """`12%`; the count where a share would read as all or nothing."""
+    share = 100 * figures.share
+    if figures.differing < figures.elements and not 0.1 <= share < 99.95:  # noqa: PLR2004  # in percent
+        return f"{figures.differing:,} of {figures.elements:,}"
+    return f"{share:.3g}%"
+
+
+def _short(number: float) -> str:
+    return f"{number:.3g}"
+
+
+def _cosine(number: float) -> str:
+    """Close to 1 the digits that matter come after the nines."""
+    return f"{number:.6f}" if abs(number) < 1 else f"{number:.3g}"
+
+
+def _why(row: TensorRow, *, alone: bool) -> Iterator[str]:
+    compared, figures = row.compared, row.compared.figures
+    if row.other != row.name and alone:
+        yield f"on the right {row.other}"
+    if compared.left.shape != compared.right.shape and not compared.note:
+        yield f"{list(compared.left.shape)} against {list(compared.right.shape)}"
+    if compared.other_dtype:
+        yield f"{compared.left.dtype.name} against {compared.right.dtype.name}"
+    if compared.note:
+        yield compared.note
+    if compared.by_bits:
+        yield "compared by bits"
+    if figures is not None:
+        yield from _specials(figures)
+        yield from _bits(compared, figures)
+        if alone and figures.differing:
+            worst = _told_apart(figures.worst_left, figures.worst_right)
+            yield f"{worst} at {_index(figures.worst)}" if figures.worst else worst
+
+
+def _specials(figures: Figures) -> Iterator[str]:
+    kinds = (("NaN", figures.nan_left, figures.nan_right), ("Inf", figures.inf_left, figures.inf_right))
+    for word, left, right in kinds:
+        if left or right:
+            yield f"{left:,} {word} left, {right:,} right"
+    if figures.nan_both:
+        yield f"{figures.nan_both:,} NaN on both count as equal"
+
+
+def _bits(compared: TensorComparison, figures: Figures) -> Iterator[str]:
+    """What differs in bits where values and types are the same."""
+    if not figures.differing and not compared.other_dtype and not compared.note:
+        yield "other bits of NaN or signs of zero" if figures.nan_both else "other signs of zero"
+
+
+def _index(place: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, place))}]"
+
+
+def _told_apart(left: Any, right: Any) -> str:
+    """Two numbers with as few digits as tell them apart: `0.1 → 0.1001`."""
+    if not isinstance(left, float) or not isinstance(right, float):
+        return f"{left} → {right}"
+    for digits in _DIGITS:
+        if (one := f"{left:.{digits}g}") != (other := f"{right:.{digits}g}"):
+            return f"{one} → {other}"
+    return f"{left!r} → {right!r}"

@@ -1,0 +1,78 @@
+"""From the options of `inspect` and a path to a report."""
+
+from typing import TYPE_CHECKING, Any
+
+from ckpttool.blocks import Progress
+from ckpttool.commands._options import HASHES, ORDERS, Options, parts_of, word_of
+from ckpttool.commands._report import InspectReport
+from ckpttool.errors import UsageError
+from ckpttool.limits import DEFAULT_LIMITS
+from ckpttool.model import Checkpoint, Run
+from ckpttool.opening import open_path
+
+if TYPE_CHECKING:
+    from ckpttool.commands._run_report import RunReport
+
+
+def options(*, sort: str | None, part: str | None, hashed: str | None, **flags: Any) -> Options:
+    """Check the words among the options.
+
+    Raises:
+        UsageError: an order, a hash or a part that there is not.
+    """
+    return Options(
+        sort=word_of(sort or "file", ORDERS, "an order of tensors"),
+        parts=parts_of(part),
+        hash=word_of(hashed, HASHES, "a hash that is supported") if hashed else "",
+        **flags,
+    )
+
+
+def report(
+    path: str, wanted: Options, limits: list[str], progress: Progress | None = None
+) -> "InspectReport | RunReport":
+    """Open what lies at the path.
+
+    Raises:
+        CkptError: it cannot be read, or does not hold what is wanted of it.
+    """
+    opened = open_path(path, DEFAULT_LIMITS.raised(limits))
+    try:
+        return of_run(opened, wanted) if isinstance(opened, Run) else of_checkpoint(opened, wanted, progress)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def of_checkpoint(checkpoint: Checkpoint, wanted: Options, progress: Progress | None = None) -> InspectReport:
+    """Report on a checkpoint.
+
+    Raises:
+        NoSuchKey: no tensor is selected, or a wanted part is not there.
+    """
+    if wanted.parts:
+        from ckpttool.commands._parts import require_parts
+
+        require_parts(checkpoint, wanted.parts)
+    if wanted.select or wanted.exclude:
+        from ckpttool.commands._selection import require_some
+
+        require_some(checkpoint, wanted)
+    return InspectReport(checkpoint=checkpoint, options=wanted, progress=progress)
+
+
+def of_run(run: Run, wanted: Options) -> "RunReport":
+    """Report on a folder of checkpoints.
+
+    Raises:
+        UsageError: what is wanted can only be told of one of them.
+    """
+    if not wanted.summary and wanted.get is None:
+        newest = run.newest_complete
+        raise UsageError(
+            f"{run.path} holds {len(run.checkpoints):,} checkpoints, and these options are about one",
+            hint="name one of them" if newest is None else f"name one, as {run.checkpoints[newest].path}",
+        )
+    from ckpttool.commands._run_report import RunReport
+
+    return RunReport(run=run, get=wanted.get)

@@ -1,0 +1,59 @@
+"""What was asked for, checked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ckpttool.commands._nearest import nearest
+from ckpttool.errors import UsageError
+from ckpttool.model import Role
+
+ORDERS = ("file", "name", "size")
+HASHES = ("sha256",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of `inspect`, as its command line names them."""
+
+    tensors: bool = False
+    every: bool = False  # --all
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    sort: str = "file"
+    tree: bool = False
+    parts: tuple[Role, ...] = ()
+    stats: bool = False
+    hash: str = ""
+    globals: bool = False
+    get: str | None = None
+
+    @property
+    def lists_tensors(self) -> bool:
+        """Whether a table of tensors is wanted: asked for by name, or by what only such a table can show."""
+        return bool(self.tensors or self.select or self.exclude or self.stats or self.hash)
+
+    @property
+    def summary(self) -> bool:
+        """Whether nothing in particular was asked for."""
+        return not (self.lists_tensors or self.tree or self.parts or self.globals or self.get is not None)
+
+
+def word_of(word: str, words: Sequence[str], what: str) -> str:
+    """The word, if it is one of those there are.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if word not in words:
+        raise UsageError(f"{word!r} is not {what}", hint=nearest(word, words) or f"one of {', '.join(words)}")
+    return word
+
+
+def parts_of(names: str | None) -> tuple[Role, ...]:
+    """The roles that `--part model,optimizer` names.
+
+    Raises:
+        UsageError: a part has no such name.
+    """
+    words = [name.strip() for name in (names or "").split(",") if name.strip()]
+    return tuple(Role(word_of(word, [*Role], "a part of a checkpoint")) for word in words)

@@ -1,0 +1,1 @@
+"""Subcommands and the reports they return."""
