@@ -1,7 +1,10 @@
 """The README's commands are those that CI runs, and what it names is there."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,20 @@ def test_the_first_command_inspects_a_checkpoint_that_ships() -> None:
     """The README's first command ends in a path below `fixtures/` that exists."""
     first, _ = commands()
     assert (PROJECT / shlex.split(first)[-1]).exists()
+
+
+def test_the_pictures_are_what_the_commands_print() -> None:
+    """Every `$ ckpt …` of the README is followed by what it prints today."""
+    shown = re.findall(
+        r"^```console\n\$ ([^\n]*)\n(.*?)\n```$", (PROJECT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert shown
+    for command, picture in shown:
+        run = subprocess.run(
+            [sys.executable, "-m", "ckpttool", *shlex.split(command)[1:]],
+            capture_output=True, text=True, check=False, cwd=PROJECT, env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
+        )  # fmt: skip
+        assert run.stdout.rstrip() == picture
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(PROJECT).as_posix())
