@@ -7,7 +7,7 @@ from typing import Any
 
 from ckpttool.limits import Limits
 from ckpttool.model import GlobalUse
-from ckpttool.pickles import Mention, trust_of
+from ckpttool.pickles import GETATTR, Mention, trust_of
 from ckpttool.values import (
     BytesRef,
     GlobalRef,
@@ -93,6 +93,7 @@ def merge_globals(known: dict[GlobalRef, Mention], new: Mapping[GlobalRef, Menti
     for ref, mention in new.items():
         first = known.setdefault(ref, mention)
         first.called = first.called or mention.called
+        first.explained = first.explained and mention.explained
 
 
 def global_uses(
@@ -110,7 +111,7 @@ def global_uses(
     return tuple(
         GlobalUse(
             ref=ref,
-            trust=Trust.REFUSED if ref in looked_into else trust_of(ref),
+            trust=Trust.REFUSED if ref in looked_into or _explained(ref, mention) else trust_of(ref),
             file=file,
             offset=mention.offset,
             paths=tuple(survey.paths.get(ref, ())),
@@ -119,3 +120,8 @@ def global_uses(
         )
         for ref, mention in globals_.items()
     )
+
+
+def _explained(ref: GlobalRef, mention: Mention) -> bool:
+    """Whether it is a `getattr` that spells nested classes and bound methods, as picklers do, and nothing else."""
+    return ref in GETATTR and mention.called and mention.explained

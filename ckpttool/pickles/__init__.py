@@ -4,8 +4,9 @@
 `constructors`, which are functions of ours over values.
 """
 
+from ckpttool.pickles.attributes import GETATTR
 from ckpttool.pickles.machine import LOAD_FROM_BYTES
 from ckpttool.pickles.trust import trust_of
 from ckpttool.pickles.vm import Mention, Pickle, load
 
-__all__ = ["LOAD_FROM_BYTES", "Mention", "Pickle", "load", "trust_of"]
+__all__ = ["GETATTR", "LOAD_FROM_BYTES", "Mention", "Pickle", "load", "trust_of"]

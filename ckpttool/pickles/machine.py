@@ -7,6 +7,7 @@ from typing import Any, Final
 from ckpttool.blocks import Finding, Severity
 from ckpttool.errors import DamagedFile, TruncatedFile
 from ckpttool.limits import Limits
+from ckpttool.pickles.attributes import GETATTR, is_attribute, is_method, reached
 from ckpttool.pickles.budget import CALL_WORK, CHECK_EVERY, LINE_WORK, Budget
 from ckpttool.pickles.constructors import COPYING, PURE_CONSTRUCTORS, Constructor, build_object, new_object
 from ckpttool.pickles.input import CUT_SHORT, Input
@@ -23,6 +24,7 @@ class Mention:
 
     offset: int  # byte of the opcode in the source
     called: bool = False
+    explained: bool = True  # every call of it does no more than reach what is named here too; said of `getattr`
 
 
 LOAD_FROM_BYTES: Final = GlobalRef("torch.storage", "_load_from_bytes")
@@ -187,9 +189,23 @@ class Machine(Input):
         if type(function) is not GlobalRef:
             if type(function) is not Opaque:
                 raise DamagedFile(f"{spoken(function)} is called")
+            if is_attribute(function) and (mention := self.globals.get(function.cls)) is not None:  # type: ignore[arg-type]
+                mention.explained = False
             return Opaque(function, args)
+        if function in GETATTR:
+            self._note_attribute(function, args)
         value = self._builder(function)(args)
         return Opaque(function, args) if value is NotImplemented else value
+
+    def _note_attribute(self, function: GlobalRef, args: tuple[Any, ...]) -> None:
+        mention = self.globals.get(function)
+        ref = reached(args)
+        if mention is None:
+            return
+        if ref is not None:
+            self.mention(ref.module, ref.name, mention.offset - self.base)
+        elif not is_method(args):
+            mention.explained = False
 
     def _builder(self, function: GlobalRef) -> Constructor:
         """The constructor for a global; found and noted once."""

@@ -94,6 +94,24 @@ _DANGEROUS: Final = (
     | _names("io", "open open_code FileIO")
     | _names("_io", "open open_code FileIO")
     | _names("codecs", "open")
+    # writing, cutting short or deleting files is no better than running code
+    | _names("logging", "FileHandler")
+    | _names("logging.handlers", "RotatingFileHandler TimedRotatingFileHandler WatchedFileHandler SocketHandler")
+    | _names("gzip", "open GzipFile")
+    | _names("bz2", "open BZ2File")
+    | _names("lzma", "open LZMAFile")
+    | _names("zipfile", "ZipFile PyZipFile")
+    | _names("tarfile", "open TarFile TarFile.open")
+    | _names("sqlite3", "connect")
+    | _names("_sqlite3", "connect")
+    | _names("sqlite3.dbapi2", "connect")
+    | _names("dbm", "open")
+    | _names("fileinput", "input FileInput")
+    | _names("tempfile", "NamedTemporaryFile TemporaryFile TemporaryDirectory mkstemp mkdtemp mktemp")
+    | _names("wave", "open")
+    | _names("numpy", "save savez savez_compressed savetxt")
+    | _names("torch.fx.graph_module", "_forward_from_src _method_from_src _exec_with_source")
+    | _names("torch", "ops classes")
     | _names("copyreg", "pickle constructor add_extension")
     | _names("logging.config", "listen fileConfig dictConfig")
     | _names("torch", "load save compile")
@@ -119,6 +137,20 @@ _DANGEROUS: Final = (
     | _names("sympy.core.sympify", "sympify")
     | _names("hydra.utils", "instantiate call get_class get_method get_object")
 )
+# Names of functions that run programs, code or libraries, wherever they are: modules keep the functions they import,
+# and nothing in a checkpoint that is data has such a name.
+_VERBS: Final = _words(
+    "system popen _popen exec eval execfile _exec_with_source load_library _jit_load pipe_pager tempfilepager "
+    "getstatusoutput check_output check_call import_module import_string _importer __import__ start_processes "
+    "addpackage addsitedir addusersitepackages run_path run_module run_code run_script spawn fork_exec LoadLibrary "
+    "unsafe_load read_pickle "
+)
+# Methods of `pathlib.Path`, which by itself only names a file.
+_WRITES: Final = _words(
+    "unlink write_text write_bytes open touch rename replace rmdir mkdir chmod symlink_to hardlink_to link_to"
+)
+_METHODS: Final = _words("eval exec spawn")  # of classes too, where they are harmless: `Module.eval`
+_MOST_SEGMENTS: Final = 16  # of a dotted name that are looked at one by one
 # What `joblib.dump` itself writes.
 _DATA_OF_MODULES: Final = _names("joblib.numpy_pickle", "NumpyArrayWrapper NDArrayWrapper ZNDArrayWrapper")
 
@@ -147,13 +179,20 @@ def _in_python_3(ref: GlobalRef) -> GlobalRef:
 def _dangerous(ref: GlobalRef) -> bool:
     if ref in _DATA_OF_MODULES:
         return False
-    first, *rest = ref.name.split(".")
-    if GlobalRef(ref.module, first) in _DANGEROUS or _in_dangerous_module(ref.module):
+    first, *rest = segments = ref.name.split(".", _MOST_SEGMENTS)
+    # `torch` `hub.load` is `torch.hub` `load`
+    if any(_listed(".".join([ref.module, *segments[:n]]), name) for n, name in enumerate(segments)):
+        return True
+    if not rest:
+        return first in _VERBS
+    if rest[-1] in _VERBS - _METHODS or (ref.module.startswith("pathlib") and rest[-1] in _WRITES):
         return True
     # `pathlib` `os.system`, `collections` `_sys.modules`, `random` `Random.__init__.__globals__`
-    return bool(rest) and (
-        any(part.lstrip("_") in _MODULES for part in (first, *rest[:-1])) or any(part[:2] == "__" for part in rest)
-    )
+    return any(part.lstrip("_") in _MODULES for part in segments[:-1]) or any(part[:2] == "__" for part in rest)
+
+
+def _listed(module: str, name: str) -> bool:
+    return GlobalRef(module, name) in _DANGEROUS or _in_dangerous_module(module)
 
 
 def _in_dangerous_module(module: str) -> bool:

@@ -557,3 +557,10 @@ def test_view_outside_its_storage_says_where() -> None:
     with pytest.raises(OutOfBounds) as caught:
         read(stream, persistent=float_storage(4))
     assert caught.value.where == f"x.pkl @ byte {len(stream) - 2}"
+
+
+def test_getattr_that_no_opcode_named_is_kept_as_data() -> None:
+    """A persistent id may stand for it; there is nothing to note then."""
+    read = load(b"\x80\x02V1\nQ)R.", where="x", persistent=lambda _: GlobalRef("builtins", "getattr"))
+    assert read.value.cls == GlobalRef("builtins", "getattr")
+    assert read.globals == {}
