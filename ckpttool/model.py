@@ -81,6 +81,7 @@ class Weights:
     paths: Mapping[str, KeyPath] = field(default_factory=dict)  # where each lies, when that is not `at.path + (name,)`
     files: Mapping[str, str] = field(default_factory=dict)  # file of each, when sharded
     extra: Mapping[str, Value] = field(default_factory=dict)  # entries that are no tensors: `_extra_state`
+    buffers: frozenset[str] = frozenset()  # names that are no parameters, where the file tells (a pickled module)
     prefix: str = ""  # wrapper segments in front of every name: `module.`
     in_model_order: bool = True  # the order is that of the module; False where a format or a writer sorted the names
 
@@ -105,7 +106,10 @@ class OptimizerState:
     state: Mapping[Value, Mapping[str, Value]] = field(default_factory=dict)
     state_keys: tuple[str, ...] = ()
     steps: tuple[int | float, ...] = ()  # distinct values of `step`, ascending; empty where none is kept
-    names_from: str = ""  # `param_names`, `shapes`, `FQN`; empty: unknown
+    # How the names are known. Stored in the file: `param_names`, `FQN`; certain: `the same tensors` (a pickled
+    # optimizer), `shapes` (each shape is there once); assumed: `order` (some rest on the optimizer having been given
+    # the parameters in the model's order, as `model.parameters()` does); empty: unknown.
+    names_from: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

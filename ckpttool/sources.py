@@ -114,6 +114,12 @@ class FileSource:
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             self.close()
+            if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode) or stat.S_ISCHR(status.st_mode):
+                raise UnsupportedFormat(
+                    "it is a pipe or a device, which cannot be read at any place",
+                    where=self.name,
+                    hint="save it to a file first",
+                )
             raise UnsupportedFormat("it is neither a regular file nor a folder", where=self.name)
         self._stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
         self.size = status.st_size
@@ -123,6 +129,10 @@ class FileSource:
             # O_NONBLOCK: a pipe or a device must not make us wait; it is refused just below.
             return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError as e:
+            if self.path.is_symlink():
+                raise PathNotFound(
+                    f"it is a link to {str(self.path.readlink())!r}, which is not there", where=self.name
+                ) from e
             raise PathNotFound("there is no such file or folder", where=self.name, hint="check the path") from e
         except (OSError, ValueError) as e:  # ValueError: a NUL in the path
             reason = e.strerror if isinstance(e, OSError) else str(e)
@@ -259,6 +269,7 @@ class Folder:
         count = 0
         for directory, below, files in os.walk(self.path, onerror=self._unlisted, followlinks=False):
             below.sort()
+            self._refuse_links(Path(directory), below)
             for file in files:
                 path = Path(directory, file)
                 name = path.relative_to(self.path).as_posix()
@@ -274,6 +285,12 @@ class Folder:
                         hint="name the checkpoint's own folder, or raise it with --limit files=N",
                     )
                 yield FolderEntry(name, path.stat().st_size)
+
+    def _refuse_links(self, directory: Path, below: list[str]) -> None:
+        """Keep which links to directories leave the folder; one that stays inside shows nothing new."""
+        for path in (directory / name for name in below):
+            if path.is_symlink() and not path.resolve().is_relative_to(self._root):
+                self.refused[path.relative_to(self.path).as_posix()] = "a link that leaves the folder"
 
     def _unlisted(self, error: OSError) -> None:
         """Keep why a folder below cannot be listed; the folder itself must be."""

@@ -146,7 +146,10 @@ class TensorRef:
 
     @property
     def numel(self) -> int:
-        """Number of elements; 0 where a dimension is ragged."""
+        """Number of elements; of a nested tensor those of all its components, which lie in its first part."""
+        if self.kind == "nested" and self.parts:
+            first = self.parts[0][1]
+            return first.numel if isinstance(first, TensorRef) and first.kind != "nested" else 0
         count = 1
         for extent in self.shape:
             count *= max(extent, 0)

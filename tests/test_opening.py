@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from ckpttool.blocks import Severity
+from ckpttool.blocks import FindingLog, Severity
 from ckpttool.elements import number
 from ckpttool.errors import CkptError, FileChanged, NotACheckpoint, PathNotFound, UsageError
 from ckpttool.limits import Limits
-from ckpttool.model import Checkpoint, Run
+from ckpttool.model import Checkpoint, Contents, Run
 from ckpttool.opening import open_checkpoint, open_path
 from ckpttool.opening.files import _no_files
 from ckpttool.opening.runs import listing
-from ckpttool.sources import FileSource, Folder
+from ckpttool.opening.siblings import completeness
+from ckpttool.sources import BytesSource, FileSource, Folder
 from tests.layouts.trees import adam
 
 
@@ -63,7 +64,7 @@ def test_what_is_no_checkpoint_is_said(tmp_path):
     with pytest.raises(NotACheckpoint):
         open_path(tmp_path / "a.pt")
     os.mkfifo(tmp_path / "pipe.pt")
-    with pytest.raises(CkptError, match="neither a regular file"):
+    with pytest.raises(CkptError, match="pipe"):
         open_path(tmp_path / "pipe.pt")
 
 
@@ -151,7 +152,12 @@ def test_a_member_that_lacks_a_part_is_not_complete(run_of_files):
     (run_of_files / "log.txt").write_text("x")
     with open_path(run_of_files) as run:
         assert run.complete == (True, True, True, False)
-        assert [(p.code, p.message) for p in run.problems] == [("run.beside", "beside the checkpoints lie other.pt")]
+        beside, lacking = run.problems
+        assert (beside.code, beside.message) == ("run.beside", "beside the checkpoints lie other.pt")
+        assert (lacking.code, lacking.severity, lacking.where) == (
+            "run.incomplete", Severity.WARNING, "weights_999.pt",
+        )  # fmt: skip
+        assert lacking.message.endswith(": optimizer")
 
 
 def test_a_single_whole_file_in_a_folder_is_a_run_of_one(tmp_path):
@@ -174,13 +180,13 @@ def test_two_models_side_by_side_are_no_run(tmp_path):
 
 
 def test_epochs_order_where_there_are_no_steps(tmp_path):
-    """The measure is the one that most of the files have; a file without it comes last."""
+    """The measure is the one that most of the files have; a file without it comes first."""
     for epoch in (2, 10, 1):
         torch.save({"model": {"a.w": torch.ones(2)}, "epoch": epoch}, tmp_path / f"{'abcdefghijk'[epoch]}.pt")
     torch.save({"model": {"a.w": torch.ones(2)}}, tmp_path / "0.pt")
     with open_path(tmp_path) as run:
-        assert run.steps == (1, 2, 10, None)
-        assert names(run)[-1] == "0.pt"
+        assert run.steps == (None, 1, 2, 10)
+        assert names(run)[0] == "0.pt"
 
 
 def test_lightning_files_are_a_run(fixtures_dir):
@@ -219,9 +225,10 @@ def test_the_trainers_run_folder_may_hold_the_final_model(tmp_path, fixtures_dir
     (tmp_path / "tmp-checkpoint-6/model.safetensors").write_bytes(b"\0")
     (tmp_path / "checkpoint-8").mkdir()
     with open_path(tmp_path) as run:
-        assert names(run) == ["checkpoint-2", "checkpoint-4", "tmp-checkpoint-6"]
-        assert run.steps == (2, 4, 6)
-        assert run.complete == (True, True, False)
+        assert names(run) == ["checkpoint-2", "checkpoint-4", "tmp-checkpoint-6", "checkpoint-8"]
+        assert run.steps == (2, 4, 6, 8)
+        assert run.complete == (True, True, False, False)
+        assert run.checkpoints[-1].problems[0].message == "the folder is empty"
         assert [p.message for p in run.problems] == ["beside the checkpoints lie model.safetensors"]
 
 
@@ -354,14 +361,16 @@ def test_a_single_file_has_no_others():
         _no_files("x")
 
 
-def test_a_damaged_member_without_a_number_comes_last(tmp_path):
-    """Nothing says where it belongs."""
+def test_a_damaged_member_without_a_number_comes_first_unless_it_is_the_last(tmp_path):
+    """Nothing says where it belongs; `last` is what would be resumed from."""
     for step in (3, 5):
         torch.save(training(step), tmp_path / f"{'x' * step}.pt")
-    (tmp_path / "a.pt").write_bytes(b"PK")
+    for name in ("a.pt", "last.pt"):
+        (tmp_path / name).write_bytes(b"PK")
     with open_path(tmp_path) as run:
-        assert names(run) == ["xxx.pt", "xxxxx.pt", "a.pt"]
-        assert run.steps == (3, 5, None)
+        assert names(run) == ["a.pt", "xxx.pt", "xxxxx.pt", "last.pt"]
+        assert run.steps == (None, 3, 5, None)
+        assert run.complete == (False, True, True, False)
 
 
 def test_folders_that_may_not_be_listed_are_said(tmp_path, monkeypatch):
@@ -387,8 +396,114 @@ def test_folders_that_may_not_be_listed_are_said(tmp_path, monkeypatch):
         open_path(tmp_path)
 
 
-def test_an_empty_folder_is_an_empty_checkpoint(tmp_path):
-    """There is nothing in it, and nothing goes wrong."""
-    with open_path(tmp_path) as checkpoint:
-        assert checkpoint.layout == "plain"
-        assert not checkpoint.files
+def test_an_empty_folder_is_no_checkpoint(tmp_path):
+    """Nor is one of empty folders."""
+    (tmp_path / "below").mkdir()
+    with pytest.raises(NotACheckpoint, match="the folder is empty"):
+        open_path(tmp_path)
+
+
+def test_every_sibling_is_listed_or_named(tmp_path, monkeypatch):
+    """A save just begun, a folder that keeps us out, one of another name, links."""
+    run_folder = tmp_path / "run"
+    for name in ("checkpoint-1", "checkpoint-2", "checkpoint-abc", "best", "logs", "checkpoint-3"):
+        (run_folder / name).mkdir(parents=True)
+    for name in ("checkpoint-1", "best"):
+        torch.save(training(1), run_folder / name / "a.pt")
+    (run_folder / "last").symlink_to("checkpoint-1")
+    (run_folder / "root").symlink_to("/")
+    real = os.scandir
+
+    def denied(path):
+        if Path(path).name == "checkpoint-3":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with open_path(run_folder) as run:
+        assert names(run) == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
+        assert [c.problems[0].code for c in run.checkpoints[1:]] == ["file.not-a-checkpoint", "file.unreadable"]
+        assert run.complete == (True, False, False)
+        assert [(p.code, p.severity) for p in run.problems] == [
+            ("run.beside", Severity.NOTE), ("run.link", Severity.NOTE), ("folder.refused", Severity.WARNING),
+        ]  # fmt: skip
+        assert run.problems[0].message == "beside the checkpoints lie best/, checkpoint-abc/"
+        assert run.problems[1].message == "it is a link to checkpoint-1, and was not opened again"
+        assert [p.where for p in run.problems] == [str(run_folder), "last", "root"]
+
+
+def test_checkpoints_on_another_disk_are_followed_from_the_run(tmp_path):
+    """A link with the name of a checkpoint at the top of the named folder; inside it nothing leads out."""
+    for name in ("checkpoint-4", "step-5"):
+        (tmp_path / "scratch" / name).mkdir(parents=True)
+        torch.save(training(4), tmp_path / "scratch" / name / "a.pt")
+    (tmp_path / "scratch/checkpoint-4/out.pt").symlink_to("/etc/passwd")
+    for run_folder, name in ((tmp_path / "a", "checkpoint-4"), (tmp_path / "b", "step-5")):
+        run_folder.mkdir()
+        (run_folder / name).symlink_to(tmp_path / "scratch" / name)
+        with open_path(run_folder) as run:
+            assert names(run) == [name]
+            assert not run.problems
+            assert [p.where for p in run.checkpoints[0].problems] == (["out.pt"] if run_folder.name == "a" else [])
+
+
+def test_numbered_folders_without_files_are_no_run(tmp_path):
+    """Unless one keeps us out; then it is a member with its error."""
+    (tmp_path / "2024/sub").mkdir(parents=True)
+    torch.save(training(1), tmp_path / "a.pt")
+    with open_path(tmp_path) as run:
+        assert names(run) == ["a.pt"]
+
+
+def test_links_beside_the_files_of_a_run_are_said(run_of_files):
+    """Files and folders that lead out, and those that lead nowhere; each once."""
+    (run_of_files / "dead.pt").symlink_to("nowhere")
+    (run_of_files / "out").symlink_to("/")
+    with open_path(run_of_files) as run:
+        assert len(run.checkpoints) == 3
+        assert [(p.code, p.where) for p in run.problems] == [("folder.refused", "out"), ("folder.refused", "dead.pt")]
+
+
+def test_a_checkpoint_without_a_step_is_never_the_newest(run_of_files):
+    """Weights without a number sort first; of equal steps `last` comes last."""
+    whole = training(200)
+    del whole["global_step"]
+    torch.save({**whole, "optimizer": torch.optim.SGD([torch.ones(3, 2)], 0.1).state_dict()}, run_of_files / "zz.pt")
+    torch.save(training(200), run_of_files / "last.pt")
+    with open_path(run_of_files) as run:
+        assert names(run) == ["zz.pt", "ckpt_4.pt", "ckpt_30.pt", "ckpt_200.pt", "last.pt"]
+        assert run.steps == (None, 4, 30, 200, 200)
+        assert run.newest_complete == 4
+
+
+def test_a_run_has_one_source_for_its_steps(tmp_path):
+    """The number in the name where all have one, else the counter, and not Accelerate's own `step`."""
+    for name, step in (("epoch_1.pt", 70), ("epoch_2.pt", 140)):
+        torch.save(training(step), tmp_path / name)
+    with open_path(tmp_path) as run:
+        assert run.steps == (1, 2)
+    torch.save(training(150), tmp_path / "final.pt")
+    with open_path(tmp_path) as run:
+        assert run.steps == (70, 140, 150)
+
+
+def test_a_part_that_could_not_be_read_is_a_reason():
+    """Also where the file itself only warns of it."""
+    whole = Checkpoint(path="run/a.pt", layout="plain")
+    partial = Contents(name="b.pt", container="torch-zip", source=BytesSource(b""), complete=False)
+    log = FindingLog()
+    assert completeness([whole, Checkpoint(path="run/b.pt", layout="plain", contents={"": partial})], log) == (
+        True, False,
+    )  # fmt: skip
+    assert [(f.code, f.where) for f in log.items] == [("run.incomplete", "b.pt")]
+
+
+def test_a_trainers_missing_part_makes_its_checkpoint_incomplete(tmp_path):
+    """What a single folder is warned of counts in the run too, with all its siblings alike."""
+    for step in (1, 2):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        torch.save({"step": 0}, tmp_path / f"checkpoint-{step}/random_states_0.pkl")
+        torch.save({"a.w": torch.ones(2)}, tmp_path / f"checkpoint-{step}/pytorch_model.bin")
+    with open_path(tmp_path) as run:
+        assert run.complete == (False, False)
+        assert [p.code for p in run.checkpoints[1].problems] == ["accelerate.missing"]

@@ -28,11 +28,11 @@ def bind(function: Callable[..., Report]) -> Callable[..., None]:
     signature = inspect.signature(function)
     told = "progress" in signature.parameters
     own = [p for p in signature.parameters.values() if p.name != "progress"]
-    added = [_keyword("output", Format, "text"), _keyword("as_json", AsJson, False)]
+    added = [_keyword("output", Format, None), _keyword("as_json", AsJson, False)]
 
-    def command(*, output: str, as_json: bool, **options: Any) -> None:
+    def command(*, output: str | None, as_json: bool, **options: Any) -> None:
         def action() -> int:
-            return _run(function, options, "json" if as_json else output, told=told)
+            return _run(function, options, _format(output, as_json=as_json), told=told)
 
         raise typer.Exit(exit_code_of(action))
 
@@ -45,6 +45,12 @@ def bind(function: Callable[..., Report]) -> Callable[..., None]:
 
 def _keyword(name: str, annotation: Any, default: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _format(output: str | None, *, as_json: bool) -> str:
+    if as_json and output not in (None, "json"):
+        raise UsageError(f"--json and --format {output} ask for two formats", hint="leave one of them out")
+    return "json" if as_json else output or "text"
 
 
 def _run(function: Callable[..., Report], options: dict[str, Any], output: str, *, told: bool) -> int:

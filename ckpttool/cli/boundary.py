@@ -1,5 +1,6 @@
 """Where a failure becomes a sentence on stderr and an exit code."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -23,7 +24,8 @@ def exit_code_of(action: Callable[[], int]) -> int:
         code = _refused(error)
     except BrokenPipeError:
         # What is still buffered must not fail once more when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(OSError):  # a stream that was closed from the start has no descriptor
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = CLOSED_PIPE
     except KeyboardInterrupt:
         code = INTERRUPTED

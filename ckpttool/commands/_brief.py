@@ -75,7 +75,10 @@ def _brief_leaf(value: Value) -> str:
             item = number(value) if not value.shape else None
             return f"{value.dtype.name} {list(value.shape)}" if item is None else f"{item!r} ({value.dtype.name})"
         case NumpyScalar():
-            return f"{value.item()!r} (numpy {value.dtype.name})"
+            held = value.item()
+            if isinstance(held, bytes) and not value.dtype.name.startswith("|S"):
+                return f"numpy {value.dtype.name} of {plural(len(held), 'byte')}"
+            return f"{held!r} (numpy {value.dtype.name})"
         case GlobalRef():
             return str(value)
         case bytes() | bytearray():

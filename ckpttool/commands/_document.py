@@ -11,15 +11,15 @@ from ckpttool.commands._measure import Gauge
 from ckpttool.commands._names import json_key, json_step, label
 from ckpttool.commands._rows import Row
 from ckpttool.commands._storage import storage_use
-from ckpttool.commands._values import Trees
+from ckpttool.commands._values import RawTrees, Trees
 from ckpttool.elements import number
 from ckpttool.model import At, Checkpoint, Counter, LossScale, OptimizerState, ParamGroup, Weights
 from ckpttool.values import TensorRef
 
 
-def checkpoint_document(checkpoint: Checkpoint) -> dict[str, object]:
-    """All about a checkpoint but its tensors, globals and findings."""
-    use, trees = storage_use(checkpoint), Trees()
+def checkpoint_document(checkpoint: Checkpoint, trees: Trees | None = None) -> dict[str, object]:
+    """All about a checkpoint but its tensors, globals and findings; `trees` shows the values of the file."""
+    use, trees = storage_use(checkpoint), trees or Trees()
     containers = [contents.container for contents in checkpoint.contents.values()]
     return {
         "path": checkpoint.path,
@@ -57,12 +57,16 @@ def checkpoint_document(checkpoint: Checkpoint) -> dict[str, object]:
     }  # fmt: skip
 
 
-def scalar_document(checkpoint: Checkpoint) -> dict[str, object]:
-    """The same for a shell, which wants the number of a hyperparameter that is kept as a tensor."""
-    document = checkpoint_document(checkpoint)
+def raw_document(checkpoint: Checkpoint) -> dict[str, object]:
+    """The same with the values as the file holds them, to look one up.
+
+    A shell wants the number of a hyperparameter that is kept as a tensor.
+    """
+    raw = RawTrees()
+    document = checkpoint_document(checkpoint, raw)
     document["optimizers"] = [
         {**told, "groups": [{**group, **group["numbers"]} for group in told["groups"]]}
-        for told in (_optimizer(optimizer, Trees()) for optimizer in checkpoint.optimizers)
+        for told in (_optimizer(optimizer, raw) for optimizer in checkpoint.optimizers)
     ]
     return document
 

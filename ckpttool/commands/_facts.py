@@ -1,8 +1,10 @@
 """Numbers about the parts of a checkpoint, counted once for the text and for JSON."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ckpttool.commands._names import label
 from ckpttool.dtypes import DType
@@ -20,7 +22,8 @@ class TensorFacts:
     tensors: int = 0
     tied: int = 0  # tensors that are another one under a second name
     parameters: int = 0  # elements, without counters of one integer (`num_batches_tracked`)
-    nbytes: int = 0  # of the values
+    nbytes: int = 0  # of the values that are stored
+    meta: int = 0  # tensors on the meta device, which have no values
     dtypes: Counter[str] = field(default_factory=Counter)  # elements by type
     counters: Counter[str] = field(default_factory=Counter)  # tensors of one integer, by type
 
@@ -40,7 +43,10 @@ def tensor_facts(tensors: Iterable[TensorRef]) -> TensorFacts:
                 continue
             met.add(identity)
         numel = tensor.numel
-        facts.nbytes += tensor.nbytes if tensor.parts else dtype.nbytes(numel)
+        if tensor.kind == "meta":
+            facts.meta += 1
+        else:
+            facts.nbytes += tensor.nbytes if tensor.parts else dtype.nbytes(numel)
         elements[dtype] = elements.get(dtype, 0) + numel
         if shape or dtype.family not in _WHOLE:
             facts.parameters += numel
@@ -48,6 +54,11 @@ def tensor_facts(tensors: Iterable[TensorRef]) -> TensorFacts:
             facts.counters[dtype.name] += 1
     facts.dtypes.update({dtype.name: count for dtype, count in elements.items()})
     return facts
+
+
+def stored_bytes(tensor: TensorRef) -> int:
+    """Bytes of a tensor's values; a tensor on the meta device has a shape and no values."""
+    return 0 if tensor.kind == "meta" else tensor.nbytes
 
 
 def weights_facts(weights: Weights) -> TensorFacts:
@@ -80,9 +91,9 @@ def optimizer_facts(optimizer: OptimizerState) -> OptimizerFacts:
     for entry in optimizer.state.values():
         for key, value in entry.items():
             for tensor in _tensors(value):
-                facts.nbytes += tensor.nbytes
+                facts.nbytes += stored_bytes(tensor)
                 if tensor.shape:
-                    facts.moments.setdefault(label(key), Counter())[tensor.dtype.name] += tensor.nbytes
+                    facts.moments.setdefault(label(key), Counter())[tensor.dtype.name] += stored_bytes(tensor)
     return facts
 
 
@@ -123,4 +134,16 @@ def total_bytes(checkpoint: Checkpoint) -> int:
     """Of all files."""
     if checkpoint.files:
         return sum(file.size for file in checkpoint.files)
-    return sum(contents.source.size for contents in checkpoint.contents.values())
+    if checkpoint.contents:
+        return sum(contents.source.size for contents in checkpoint.contents.values())
+    return _size_on_disk(Path(checkpoint.path))
+
+
+def _size_on_disk(path: Path) -> int:
+    """Of a file or folder that could not be opened; links are not followed."""
+    try:
+        if not path.is_dir():
+            return path.stat().st_size
+        return sum((Path(at) / name).lstat().st_size for at, _, names in os.walk(path) for name in names)
+    except OSError:  # not even its size can be found out
+        return 0

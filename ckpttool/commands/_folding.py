@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ckpttool.commands._facts import tensor_facts
 from ckpttool.commands._numbered import common_name, without_numbers
 from ckpttool.commands._rows import Row
 from ckpttool.values import TensorRef
@@ -22,8 +23,8 @@ class Fold:
 
     @property
     def nbytes(self) -> int:
-        """Of all of them."""
-        return sum(row.tensor.nbytes for row in self.rows)
+        """Of all of them, tied ones once."""
+        return tensor_facts(row.tensor for row in self.rows).nbytes
 
 
 def folded(rows: Iterable[Row]) -> list[Fold]:

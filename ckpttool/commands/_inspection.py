@@ -18,14 +18,24 @@ def options(*, sort: str | None, part: str | None, hashed: str | None, **flags: 
     """Check the words among the options.
 
     Raises:
-        UsageError: an order, a hash or a part that there is not.
+        UsageError: an order, a hash or a part that there is not, or a value and something else.
     """
+    if flags.get("get") is not None:
+        beside = [f"--{name}" for name, given in {**flags, "part": part, "sort": sort, "hash": hashed}.items() if given]
+        _require_key(flags["get"], [name.replace("every", "all") for name in beside if name != "--get"])
     return Options(
         sort=word_of(sort or "file", ORDERS, "an order of tensors"),
         parts=parts_of(part),
         hash=word_of(hashed, HASHES, "a hash that is supported") if hashed else "",
         **flags,
     )
+
+
+def _require_key(key: str, beside: list[str]) -> None:
+    if not key:
+        raise UsageError("no key is named", hint="write it like --get scaler.scale")
+    if beside:
+        raise UsageError(f"--get asks for one value, and {' and '.join(beside)} for more", hint="ask one at a time")
 
 
 def report(
@@ -36,6 +46,10 @@ def report(
     Raises:
         CkptError: it cannot be read, or does not hold what is wanted of it.
     """
+    if not path:
+        raise UsageError("the path is empty", hint="name a checkpoint")
+    if path == "-":
+        raise UsageError("standard input cannot be read at any place", hint="save it to a file first")
     opened = open_path(path, DEFAULT_LIMITS.raised(limits))
     try:
         return of_run(opened, wanted) if isinstance(opened, Run) else of_checkpoint(opened, wanted, progress)

@@ -12,7 +12,7 @@ def json_step(step: Any) -> str | int:
     """One step of a key path as JSON has it.
 
     Strings and integers as in the file, an attribute as `.name`, a tensor that serves as a key as torch prints it,
-    any other key as Python would spell it.
+    a class as Python prints it (`<class 'lightning.ModelCheckpoint'>`), any other key as Python would spell it.
     """
     match step:
         case str():
@@ -25,6 +25,8 @@ def json_step(step: Any) -> str | int:
             from ckpttool.elements import torch_text
 
             return torch_text(step)
+        case GlobalRef():
+            return f"<class '{step}'>"
         case _:
             return _spelled(step)
 

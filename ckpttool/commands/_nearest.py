@@ -10,7 +10,7 @@ _LONGEST = 200  # characters of a name that is compared; it takes quadratic time
 
 def nearest(word: str, words: Iterable[str], *, most: int = 3) -> str:
     """`did you mean a, b or c`; empty where nothing is like the word."""
-    candidates = [c for c in islice(words, _LOOKED_AT) if len(c) <= _LONGEST]
+    candidates = [*dict.fromkeys(c for c in islice(words, _LOOKED_AT) if len(c) <= _LONGEST)]
     found = [c for c in candidates if c.lower() == word.lower()]
     if len(word) <= _LONGEST:
         found += [c for c in difflib.get_close_matches(word, candidates, n=most) if c not in found]

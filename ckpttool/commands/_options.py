@@ -53,7 +53,9 @@ def parts_of(names: str | None) -> tuple[Role, ...]:
     """The roles that `--part model,optimizer` names.
 
     Raises:
-        UsageError: a part has no such name.
+        UsageError: a part has no such name, or none is named.
     """
+    if names is not None and not names.strip(" ,"):
+        raise UsageError("no part is named", hint=f"the parts are {', '.join(Role)}")
     words = [name.strip() for name in (names or "").split(",") if name.strip()]
     return tuple(Role(word_of(word, [*Role], "a part of a checkpoint")) for word in words)

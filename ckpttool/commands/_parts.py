@@ -8,7 +8,7 @@ from ckpttool.commands._brief import brief
 from ckpttool.commands._facts import optimizer_facts, weights_facts
 from ckpttool.commands._names import dotted, label
 from ckpttool.commands._nearest import nearest
-from ckpttool.commands._words import figure, listed, plural, size
+from ckpttool.commands._words import figure, listed, plural, shortened, size
 from ckpttool.errors import NoSuchKey
 from ckpttool.model import At, Checkpoint, LossScale, OptimizerState, RngState, Role, Weights
 from ckpttool.values import Value
@@ -20,6 +20,7 @@ _NAMES = {
     "param_names": "stored beside the parameters (param_names)",
     "shapes": "found by matching shapes, in order, with the weights",
     "FQN": "the keys of the state",
+    "order": "assumed from the model's order",
 }
 
 
@@ -122,12 +123,20 @@ def _optimizer(optimizer: OptimizerState) -> Iterator[Block]:
     if facts.moments:
         rows.append(("moments", say.moments(facts)))
     if facts.without_state:
-        rows.append(("without state", listed(facts.without_state, most=20)))
+        rows.append(("without state", listed([_numbered(name) for name in facts.without_state], most=20)))
     yield Fields(rows)
     for n, group in enumerate(optimizer.groups):
         yield Heading(f"group {n}", plural(len(group.params), "parameter"))
-        told = [name if name is not None else brief(p) for p, name in zip(group.params, group.names, strict=False)]
+        told = [
+            name if name is not None else _numbered(brief(p))
+            for p, name in zip(group.params, group.names, strict=False)
+        ]
         yield Fields([*_values(group.hyperparameters), ("params", ", ".join(told))])
+
+
+def _numbered(name: str) -> str:
+    """A parameter's name; its id as `#0`, to tell it from names."""
+    return f"#{name}" if name.isdecimal() else name
 
 
 def _exact(nbytes: int) -> str:
@@ -153,4 +162,4 @@ def _place(at: At) -> str:
 
 
 def _values(values: Mapping[str, Value]) -> Rows:
-    return [(label(key), say.setting(value)) for key, value in values.items()]
+    return [(shortened(label(key)), say.setting(value)) for key, value in values.items()]

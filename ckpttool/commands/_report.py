@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ckpttool.blocks import Block, Finding, Progress, Raw
 from ckpttool.commands._options import Options
-from ckpttool.commands._verdict import dangers, wrong
+from ckpttool.commands._verdict import findings_of, wrong
 from ckpttool.model import Checkpoint
+from ckpttool.values import Value
 
 if TYPE_CHECKING:
     from ckpttool.commands._measure import Gauge
@@ -35,7 +36,7 @@ class InspectReport:
     @property
     def findings(self) -> list[Finding]:
         """All that is odd about the checkpoint, and what reading its values has found out so far."""
-        return [*self.checkpoint.all_problems(), *dangers(self.checkpoint), *self._found]
+        return [*findings_of(self.checkpoint), *self._found]
 
     @property
     def exit_code(self) -> int:
@@ -53,7 +54,7 @@ class InspectReport:
         if self.options.get is not None:
             from ckpttool.commands._lookup import spelled
 
-            yield Raw(spelled(self._value(self.options.get)))
+            yield Raw(spelled(self._value(self.options.get), self.checkpoint.limits))
         elif self.options.summary:
             from ckpttool.commands._summary import summary
 
@@ -90,7 +91,9 @@ class InspectReport:
 
         checkpoint, options = self.checkpoint, self.options
         if options.get is not None:
-            value = self._value(options.get)
+            from ckpttool.commands._values import WholeTrees
+
+            value = WholeTrees(checkpoint.limits).value(self._value(options.get))
             return {"schema": self.schema, "path": checkpoint.path, "key": options.get, "value": value}
         gauge = self._gauge()
         asked = [*(["stats"] if options.stats else []), *([options.hash] if options.hash else [])]
@@ -103,14 +106,16 @@ class InspectReport:
             "findings": documents.findings_document(self._found_at_last()),
         }
 
-    def _value(self, key: str) -> object:
-        from ckpttool.commands._document import scalar_document
+    def _value(self, key: str) -> Value:
+        from ckpttool.commands._document import findings_document, raw_document
         from ckpttool.commands._lookup import find
 
-        return find(scalar_document(self.checkpoint), self.checkpoint, key)
+        words = {**raw_document(self.checkpoint), "findings": findings_document(self.findings)}
+        return find(words, self.checkpoint, key)
 
     def _found_at_last(self) -> Iterator[Finding]:
-        """The findings as they are when their turn comes."""
+        """The findings as they are when their turn comes, which is when all else has been read."""
+        self.checkpoint.check_unchanged()
         yield from self.findings
 
     def _gauge(self) -> "Gauge | None":

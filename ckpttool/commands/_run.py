@@ -7,6 +7,8 @@ from ckpttool.blocks import Block, Cell, Column, Fields, Finding, Heading, Table
 from ckpttool.commands._document import checkpoint_document, findings_document
 from ckpttool.commands._facts import first_rate, only_scale, total_bytes
 from ckpttool.commands._summary import findings_block
+from ckpttool.commands._values import Trees
+from ckpttool.commands._verdict import findings_of
 from ckpttool.commands._words import figure, plural, size, sparkline
 from ckpttool.model import Checkpoint, Run
 
@@ -62,7 +64,7 @@ def _curves(run: Run) -> list[tuple[str, Cell]]:
     return curves
 
 
-def run_document(run: Run, findings: list[Finding]) -> dict[str, object]:
+def run_document(run: Run, findings: list[Finding], trees: Trees | None = None) -> dict[str, object]:
     """As JSON: the folder, and each checkpoint as it would be told alone, without its tensors."""
     newest = run.newest_complete
     return {
@@ -75,8 +77,8 @@ def run_document(run: Run, findings: list[Finding]) -> dict[str, object]:
             {
                 "name": name_in(run, checkpoint), "step": run.steps[n], "complete": run.complete[n],
                 "lr": first_rate(checkpoint), "scale": _scale(checkpoint),
-                "findings": [*findings_document(checkpoint.all_problems())],
-                **{k: v for k, v in checkpoint_document(checkpoint).items() if k != "complete"},
+                "findings": [*findings_document(findings_of(checkpoint))],
+                **{k: v for k, v in checkpoint_document(checkpoint, trees).items() if k != "complete"},
             }
             for n, checkpoint in enumerate(run.checkpoints)
         ],

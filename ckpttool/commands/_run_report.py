@@ -8,7 +8,9 @@ from typing import ClassVar
 from ckpttool.blocks import Block, Finding, Raw, Severity
 from ckpttool.commands._lookup import find, spelled
 from ckpttool.commands._run import name_in, run_blocks, run_document
-from ckpttool.commands._verdict import dangers, wrong
+from ckpttool.commands._values import RawTrees, WholeTrees
+from ckpttool.commands._verdict import findings_of, wrong
+from ckpttool.limits import DEFAULT_LIMITS
 from ckpttool.model import Run
 
 
@@ -27,7 +29,7 @@ class RunReport:
         found = [*self.run.problems]
         for checkpoint in self.run.checkpoints:
             name = name_in(self.run, checkpoint)
-            for finding in (*checkpoint.all_problems(), *dangers(checkpoint)):
+            for finding in findings_of(checkpoint):
                 place = f"{name}: {finding.where}" if finding.where else name
                 found.append(dataclasses.replace(finding, where=place))
         return found
@@ -38,21 +40,22 @@ class RunReport:
         if any(finding.severity is Severity.ERROR for finding in self.run.problems) or not self.run.checkpoints:
             return 1
         newest = self.run.checkpoints[-1]
-        return int(not self.run.complete[-1] or wrong(newest, (*newest.all_problems(), *dangers(newest))))
+        return int(not self.run.complete[-1] or wrong(newest, findings_of(newest)))
 
     def blocks(self) -> Iterator[Block]:
         """A table of the checkpoints."""
         if self.get is not None:
-            yield Raw(spelled(find(run_document(self.run, self.findings), None, self.get)))
+            yield Raw(spelled(find(run_document(self.run, self.findings, RawTrees()), None, self.get), DEFAULT_LIMITS))
         else:
             yield from run_blocks(self.run, self.findings)
 
     def document(self) -> Mapping[str, object]:
         """The folder, and each checkpoint in it."""
-        words = run_document(self.run, self.findings)
         if self.get is not None:
-            return {"schema": self.schema, "path": self.run.path, "key": self.get, "value": find(words, None, self.get)}
-        return {"schema": self.schema, **words}
+            found = find(run_document(self.run, self.findings, RawTrees()), None, self.get)
+            value = WholeTrees(DEFAULT_LIMITS).value(found)
+            return {"schema": self.schema, "path": self.run.path, "key": self.get, "value": value}
+        return {"schema": self.schema, **run_document(self.run, self.findings)}
 
     def close(self) -> None:
         """Give the files back.

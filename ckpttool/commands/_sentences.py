@@ -1,24 +1,29 @@
 """What a part of a checkpoint is, in one sentence each."""
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from ckpttool.commands._brief import brief
 from ckpttool.commands._facts import OptimizerFacts, TensorFacts
 from ckpttool.commands._names import label
-from ckpttool.commands._words import count, factor, figure, listed, plural, ranges, size
+from ckpttool.commands._words import count, factor, figure, listed, plural, ranges, shortened, size
 from ckpttool.elements import number
 from ckpttool.model import Counter, CustomObject, DataPosition, LossScale, OptimizerState, RngState, SchedulerState
-from ckpttool.values import Opaque, Value
+from ckpttool.values import GlobalRef, Opaque, Value
 
+_ROUNDED = 8  # elements of a list whose floats are shown to six digits, as `betas` and momenta are
 _TELLING = ("lr", "betas", "momentum", "weight_decay")  # hyperparameters worth a line
 
 
 def tensors(facts: TensorFacts) -> str:
     """`124.4 M parameters in 148 tensors, bfloat16`."""
     tied = f", {facts.tied:,} tied" if facts.tied else ""
+    meta = f", {facts.meta:,} on meta: no data" if facts.meta else ""
     noun = "parameter" if facts.parameters == 1 else "parameters"
-    return f"{count(facts.parameters)} {noun} in {plural(facts.tensors, 'tensor')}{tied}, {dtypes(facts)}".rstrip(", ")
+    return f"{count(facts.parameters)} {noun} in {plural(facts.tensors, 'tensor')}{tied}{meta}, {dtypes(facts)}".rstrip(
+        ", "
+    )
 
 
 def dtypes(facts: TensorFacts) -> str:
@@ -55,7 +60,10 @@ def hyperparameters(state: OptimizerState) -> str:
 
 
 def setting(value: Value) -> str:
-    """A hyperparameter's value."""
+    """A hyperparameter's value, floats to six digits."""
+    if isinstance(value, list | tuple) and not isinstance(value, GlobalRef) and len(value) <= _ROUNDED:
+        rounded = [float(figure(v)) if isinstance(v, float) and abs(v) < 1 else v for v in value]
+        return brief(tuple(rounded) if isinstance(value, tuple) else rounded)
     plain = None if isinstance(value, bool) else number(value)
     return brief(value) if plain is None else figure(plain)
 
@@ -96,13 +104,19 @@ def _growth(growth: float, interval: int, tracker: int | None) -> str:
         return "it does not grow"
     if tracker is None:
         return f"{factor(growth)} after {plural(interval, 'good step')} in a row"
-    return f"{factor(growth)} after {plural(max(interval - tracker, 0), 'more good step')}"
+    if tracker >= interval:  # torch compares for equality, after it has counted up
+        return f"never grows: tracker {figure(tracker)} is past the interval {figure(interval)}"
+    return f"{factor(growth)} after {plural(interval - tracker, 'more good step')}"
 
 
 def rng(states: Iterable[RngState]) -> str:
-    """`python, numpy, torch, ranks 0–3`."""
+    """`python, 3 numpy, torch, ranks 0–3`: a generator that each rank has once, or how many it has."""
     states = list(states)
-    generators = list(dict.fromkeys(state.generator for state in states))
+    per_rank = Tally((state.generator, state.rank) for state in states)
+    most: dict[str, int] = {}
+    for (generator, _), times in per_rank.items():
+        most[generator] = max(most.get(generator, 0), times)
+    generators = [generator if times == 1 else f"{times:,} {generator}" for generator, times in most.items()]
     ranks = {state.rank for state in states if state.rank is not None}
     return listed(generators, most=8) + (f", rank{'' if len(ranks) == 1 else 's'} {ranges(ranks)}" if ranks else "")
 
@@ -125,13 +139,14 @@ def custom(told: CustomObject) -> str:
 def fields(values: Mapping[str, Value], *, most: int = 5) -> str:
     """The first few entries of a mapping: `n_layer 12, n_head 12 and 30 more`."""
     kept = most if len(values) <= most else most - 1
-    told = ", ".join(f"{label(key)} {setting(value)}" for key, value in islice(values.items(), kept))
+    told = ", ".join(f"{shortened(label(key))} {setting(value)}" for key, value in islice(values.items(), kept))
     return f"{told} and {len(values) - kept:,} more" if len(values) > kept else told
 
 
 def counter(told: Counter) -> str:
     """`global_step 1,200 (iter_num)`: our word, and the trainer's own where it is another."""
-    own = f" ({told.key})" if told.key != told.name else ""
+    own = told.key.removeprefix(f"{told.name} ") if told.key != told.name else ""  # `step (random_states)`
+    own = own and (f" {own}" if own.startswith("(") else f" ({own})")
     plain = number(told.value)
     value = brief(told.value) if plain is None or isinstance(plain, bool) else figure(plain)
     return f"{told.name} {value}{own}"

@@ -32,9 +32,15 @@ def _add(use: StorageUse, contents: Contents) -> None:
     spans = _spans(contents.root)
     for storage in contents.storages:
         use.count += 1
-        use.nbytes += storage.nbytes
-        use.devices[storage.location] += storage.nbytes
-        use.unused_bytes += storage.nbytes - min(storage.nbytes, _covered(spans.get(id(storage), [])))
+        stored = _stored(storage)
+        use.nbytes += stored
+        use.devices[storage.location] += stored
+        use.unused_bytes += stored - min(stored, _covered(spans.get(id(storage), [])))
+
+
+def _stored(storage: StorageRef) -> int:
+    """Bytes that are there: a damaged file may announce more."""
+    return min(storage.nbytes, max(0, storage.source.size - storage.start))
 
 
 def _spans(root: Value) -> dict[int, list[tuple[int, int]]]:

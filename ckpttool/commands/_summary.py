@@ -1,21 +1,32 @@
 """The one screen: what wrote it, a line for each part, how far it came, and what is odd about it."""
 
-import math
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from ckpttool.blocks import Block, Cell, Column, Finding, Findings, Heading, Severity, Table, Text
 from ckpttool.commands import _sentences as say
 from ckpttool.commands._facts import optimizer_facts, total_bytes, weights_facts
 from ckpttool.commands._globals import globals_line
 from ckpttool.commands._storage import storage_use
-from ckpttool.commands._words import listed, plural, size
-from ckpttool.model import Checkpoint, LossScale, Role
+from ckpttool.commands._verdict import is_dead
+from ckpttool.commands._words import listed, plural, shortened, size
+from ckpttool.model import (
+    Checkpoint,
+    CustomObject,
+    DataPosition,
+    LossScale,
+    OptimizerState,
+    Role,
+    SchedulerState,
+    Weights,
+)
 
 _ORDER = tuple(Severity)
 _DEVICES = 4  # named in a line
 _COUNTERS = 6
 
-Row = tuple[Cell, Cell, Cell]
+Row: TypeAlias = tuple[Cell, Cell, Cell]
+_Part: TypeAlias = Weights | OptimizerState | SchedulerState | LossScale | DataPosition | CustomObject
 
 
 def heading(checkpoint: Checkpoint) -> Heading:
@@ -53,38 +64,42 @@ def _part_rows(checkpoint: Checkpoint) -> Iterator[Row]:
         facts = weights_facts(weights)
         label = "ema" if weights.role is Role.EMA else "model"
         prefix = f"names begin with {weights.prefix}" if weights.prefix else ""
-        beside = (_own(weights.name, label), prefix, weights.at.file)
+        beside = (_own(weights, label), prefix, weights.at.file)
         yield _row(label, say.tensors(facts), facts.nbytes, beside=beside)
     for state in checkpoint.optimizers:
         kept = optimizer_facts(state)
-        beside = (_own(state.name, "optimizer"), "", state.at.file)
+        beside = (_own(state, "optimizer"), "", state.at.file)
         yield _row("optimizer", say.optimizer(state, kept), kept.nbytes, beside=beside)
         for more in (say.hyperparameters(state), say.moments(kept)):
             if more:
                 yield ("", Text(more, "dim"), "")
     for schedule in checkpoint.schedulers:
-        yield _row("scheduler", say.scheduler(schedule), beside=(_own(schedule.name, "scheduler"), schedule.at.file))
+        yield _row(
+            "scheduler",
+            say.scheduler(schedule),
+            beside=(_own(schedule, "scheduler"), schedule.at.file),
+        )
     for scale in checkpoint.scalers:
         form = scale.form if scale.form != "state_dict" else ""
-        yield _row("loss scale", scale_cell(scale), beside=(_own(scale.name, "scaler"), form, scale.at.file))
+        yield _row("loss scale", scale_cell(scale), beside=(_own(scale, "scaler"), form, scale.at.file))
     if checkpoint.rng:
         files = list(dict.fromkeys(state.at.file for state in checkpoint.rng))
         yield _row("rng", say.rng(checkpoint.rng), beside=[listed(files, most=2)])
     for data in checkpoint.data:
-        yield _row("data", say.position(data), beside=(_own(data.name, "data"), data.at.file))
+        yield _row("data", say.position(data), beside=(_own(data, "data"), data.at.file))
     for custom in checkpoint.custom:
-        yield _row("custom", say.custom(custom), beside=(_own(custom.name, ""), custom.at.file))
+        yield _row("custom", say.custom(custom), beside=(_own(custom, ""), custom.at.file))
 
 
-def _own(name: str, usual: str) -> str:
-    """The trainer's own name of a part, where it says more than ours."""
-    return "" if name == usual else name
+def _own(part: _Part, usual: str) -> str:
+    """The trainer's own name of a part, where it says more than ours and more than the file's name beside it."""
+    said = part.name == usual or (part.at.file and f"{part.at.file}.".startswith(f"{part.name}."))
+    return "" if said else shortened(part.name)
 
 
 def scale_cell(scale: LossScale) -> Cell:
     """The loss scale in words, and in colour where no training comes of it."""
-    dead = scale.enabled and scale.scale is not None and not 0 < scale.scale < math.inf
-    return Text(say.loss_scale(scale), "bad" if dead else "plain")
+    return Text(say.loss_scale(scale), "bad" if is_dead(scale) else "plain")
 
 
 def _other_rows(checkpoint: Checkpoint) -> Iterator[Row]:

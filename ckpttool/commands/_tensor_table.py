@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from ckpttool.blocks import Block, Cell, Column, Heading, Note, Table, Text
+from ckpttool.commands._facts import tensor_facts
 from ckpttool.commands._folding import Fold, folded, unfolded
 from ckpttool.commands._measure import Gauge, Measured
 from ckpttool.commands._options import Options
 from ckpttool.commands._rows import Row
-from ckpttool.commands._words import listed, plural, size
-from ckpttool.values import TensorRef
+from ckpttool.commands._words import listed, plural, shortened, size
 
 _STATS = ("finite", "nan", "inf", "min", "max", "mean", "std", "norm")
 _NOTES = 4  # in a line
@@ -29,7 +29,9 @@ def tensor_blocks(rows: Iterable[Row], options: Options, gauge: Gauge | None) ->
     ties = _ties(folds)
     for (file, part, enclosed), group in groupby(_sorted(folds, options.sort), key=_place):
         lines = list(group)
-        aside = f"{plural(sum(f.count for f in lines), 'tensor')}, {size(sum(f.nbytes for f in lines))}"
+        facts = tensor_facts(row.tensor for fold in lines for row in fold.rows)
+        tied = f"{facts.tied:,} tied, " if facts.tied else ""
+        aside = f"{plural(facts.tensors, 'tensor')}, {tied}{size(facts.nbytes)}"
         where = " inside objects whose class decides what becomes of them" if enclosed else ""
         yield Heading(f"{part}{where}", [f"{file}, " if file else "", aside])
         yield Table(_columns(options), (_row(fold, options, gauge, ties) for fold in lines))
@@ -53,7 +55,7 @@ def _sorted(folds: list[Fold], order: str) -> list[Fold]:
 
 
 def _ties(folds: Iterable[Fold]) -> dict[int, str]:
-    """The first name of every tensor that is one again, by the `id` of the later `TensorRef`."""
+    """The first name of every tensor that is one again, by the `id` of the later `Row`."""
     first: dict[tuple[object, ...], str] = {}
     ties = {}
     for fold in folds:
@@ -65,7 +67,7 @@ def _ties(folds: Iterable[Fold]) -> dict[int, str]:
             name = row.name
             known = first.setdefault(identity, name)
             if known != name:
-                ties[id(tensor)] = known
+                ties[id(row)] = known
     return ties
 
 
@@ -81,15 +83,16 @@ def _columns(options: Options) -> list[Column]:
 def _row(fold: Fold, options: Options, gauge: Gauge | None, ties: dict[int, str]) -> list[Cell]:
     tensor = fold.rows[0].tensor
     measured = gauge.measure(tensor) if gauge else Measured()
-    name: Cell = Text(fold.name or _ROOT, "name")
+    shown = (shortened(fold.name) or "''") if fold.rows[0].path else _ROOT
+    name: Cell = Text(shown, "name")
     if fold.count > 1:
-        name = [Text(f"{fold.count:,}x ", "dim"), Text(fold.name, "name")]
+        name = [Text(f"{fold.count:,}x ", "dim"), Text(shown, "name")]
     cells: list[Cell] = [name, tensor.dtype.name, str(list(tensor.shape)), size(fold.nbytes)]
     if options.stats:
         cells += _stats(measured)
     if options.hash:
         cells.append(measured.sha256 or Text("none", "dim"))
-    notes = list(dict.fromkeys(note for row in fold.rows for note in _notes(row.tensor, ties)))
+    notes = list(dict.fromkeys(note for row in fold.rows for note in _notes(row, ties)))
     if measured.reason:
         notes.append(measured.reason)
     return [*cells, Text(listed(notes, most=_NOTES), "dim")]
@@ -109,11 +112,11 @@ def _number(value: complex) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-def _notes(tensor: TensorRef, ties: dict[int, str]) -> list[str]:
+def _notes(row: Row, ties: dict[int, str]) -> list[str]:
     """What is unusual about a tensor, in a few words each."""
-    notes: list[str] = []
+    tensor, notes = row.tensor, list[str]()
     if tensor.kind not in ("strided", "ndarray"):
-        notes.append(tensor.kind)
+        notes.append("meta, no data" if tensor.kind == "meta" else tensor.kind)
     if tensor.cls is not None:
         notes.append(str(tensor.cls))
     storage = tensor.storage
@@ -124,5 +127,5 @@ def _notes(tensor: TensorRef, ties: dict[int, str]) -> list[str]:
             notes.append(f"a view of {size(storage.nbytes)}")
         notes += [] if tensor.contiguous else [f"strides {list(tensor.stride)}"]
     notes += [flag for flag in ("conj", "neg") if getattr(tensor, flag)]
-    notes += [f"is {ties[id(tensor)]}"] if id(tensor) in ties else []
+    notes += [f"is {shortened(ties[id(row)])}"] if id(row) in ties else []
     return notes

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from ckpttool.blocks import Block, Branch, Heading, Text, Tree
 from ckpttool.commands._brief import brief, is_plain
 from ckpttool.commands._names import dotted
+from ckpttool.commands._words import shortened
 from ckpttool.model import Checkpoint, Contents
 from ckpttool.values import GlobalRef, Opaque, TensorRef, Value, children
 
@@ -89,4 +90,4 @@ class _Grower:
 
 
 def _label(step: Any) -> list[str | Text]:
-    return [Text(dotted((step,)) or "''", "name"), "  "]
+    return [Text(shortened(dotted((step,))) or "''", "name"), "  "]

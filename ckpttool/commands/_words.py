@@ -9,6 +9,7 @@ _COUNTS = {"G": "B"}  # of parameters one says billions
 _BARS = "▁▂▃▄▅▆▇█"
 _DIGITS = 6  # of a float that stands in a sentence
 _HUGE = 10**18
+_LONG = 120  # characters of a name in a text report
 
 
 def count(number: int) -> str:
@@ -55,6 +56,13 @@ def figure(number: float | str | None) -> str:
 def factor(number: float) -> str:
     """A multiplier: `×2`, `×0.5`."""
     return f"×{figure(number)}"
+
+
+def shortened(name: str, *, most: int = _LONG) -> str:
+    """A name as a text report shows it: of a very long one the middle is left out, and the length is said."""
+    if len(name) <= most:
+        return name
+    return f"{name[: most * 2 // 3]}…({len(name):,} characters)…{name[-(most // 3) :]}"
 
 
 def listed(words: Sequence[str], *, most: int = 5) -> str:

@@ -15,6 +15,8 @@ LEGACY_MAGIC = bytes.fromhex("8a0a6cfc9c46f9206aa85019")  # LONG1 of 0x1950a86a2
 
 _FIRST = 4096  # bytes looked at
 _SHOWN = 16  # bytes shown
+# Members that torch writes beside `data.pkl`: since 1.6 or later, and in every archive of its.
+_WRITTEN_BY_TORCH = ("/.data/serialization_id", "/byteorder", "/.format_version")
 _UNPACK = "unpack it first"
 _CONVERT = "convert it with the tool that belongs to it"
 
@@ -78,7 +80,7 @@ def _recognise(source: Source, start: bytes, limits: Limits) -> tuple[str, str]:
     if _HTML.match(start):
         return "an HTML page", "the download gave a page instead of the file, often one that asks to log in"
     if start[:4] == b"PK\3\4":
-        return _zip(source, limits), "only archives that torch wrote hold a checkpoint"
+        return _zip(source, limits)
     if looks_like_tar(source):
         return _tar(source, limits), _UNPACK
     return next(_guesses(source, start), ("", ""))
@@ -117,16 +119,23 @@ def _json(source: Source, text: str) -> str:
     return f"JSON text{keys}"
 
 
-def _zip(source: Source, limits: Limits) -> str:
+def _zip(source: Source, limits: Limits) -> tuple[str, str]:
+    """What the archive is in words, and what to do."""
+    only_torch = "only archives that torch wrote hold a checkpoint"
     try:
         names = list(open_archive(source, limits))
     except CkptError:
-        return "a zip archive"
+        return "a zip archive", only_torch
     if names and all(n.endswith(".npy") for n in names):
-        return f"numpy arrays (.npz): {some(names, quote=True)}"
+        return f"numpy arrays (.npz): {some(names, quote=True)}", only_torch
     if "model.weights.h5" in names:
-        return "a Keras model (.keras)"
-    return f"a zip archive with {some(names, quote=True)}" if names else "an empty zip archive"
+        return "a Keras model (.keras)", only_torch
+    if any(n.endswith(_WRITTEN_BY_TORCH) for n in names):  # `torch.save` ends the archive even where pickling raised
+        return (
+            "an archive of torch that has no data.pkl: the save failed before it was written",
+            "something in it could not be pickled; the program that saved it said what",
+        )
+    return f"a zip archive with {some(names, quote=True)}" if names else "an empty zip archive", only_torch
 
 
 def _tar(source: Source, limits: Limits) -> str:

@@ -82,6 +82,9 @@ def read_text(archive: Archive, name: str, limits: Limits) -> str | None:
         return None
     try:
         return read_member(archive, found, limits, most=limits.header, limit="header").decode("ascii")
+    except LimitExceeded as e:
+        archive.report("zip.unread-member", Severity.ERROR, f"{found!r} is not read: {e.message}", hint=e.hint)
+        return None
     except (CkptError, UnicodeDecodeError) as e:
         archive.report(
             "zip.unreadable-member", Severity.ERROR, f"{found!r} cannot be read: {e}", hint="get the file again"

@@ -33,8 +33,9 @@ class TorchExportReader:
         names = list(archive)
         archive.report(
             "export.program",
-            Severity.NOTE,
-            "this is a program of torch.export, not a checkpoint of tensors; it was not looked into",
+            Severity.WARNING,
+            "this is a program of torch.export, not a checkpoint of tensors; its contents are not looked into, so "
+            "whether they are whole is not known",
             hint="torch.load refuses it; torch.export.load reads it",
         )
         return Contents(

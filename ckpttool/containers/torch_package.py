@@ -25,8 +25,9 @@ class TorchPackageReader:
         archive = open_archive(source, limits)
         archive.report(
             "package.program",
-            Severity.NOTE,
-            "this is a package of torch.package: code and pickles that are run together; it was not looked into",
+            Severity.WARNING,
+            "this is a package of torch.package, code and pickles that are run together; its contents are not looked "
+            "into, so whether they are whole is not known",
             hint="torch.load refuses it; torch.package.PackageImporter runs what is in it",
         )
         facts = {

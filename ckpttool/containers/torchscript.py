@@ -51,7 +51,7 @@ class TorchScriptReader:
             globals=pickle.globals if pickle else (),
             facts=facts,
             problems=tuple(archive.problems),
-            complete=False,
+            complete=False,  # the code may hold more than the tensors tell
         )
 
 

@@ -1,6 +1,6 @@
 """Layouts: where each trainer puts what it saved. The order of `LAYOUTS` is the precedence; the last takes all."""
 
-from ckpttool.layouts._assembly import INDEX, may_hold
+from ckpttool.layouts._assembly import INDEX, may_hold, unreadable
 from ckpttool.layouts._step_names import is_trainer_folder, says_step, step_in_name
 from ckpttool.layouts._words import some
 from ckpttool.layouts.accelerate import AccelerateLayout
@@ -18,7 +18,7 @@ from ckpttool.layouts.plain import PlainLayout
 from ckpttool.layouts.timm import TimmLayout
 from ckpttool.protocols import Layout
 
-__all__ = ["INDEX", "LAYOUTS", "is_trainer_folder", "may_hold", "says_step", "some", "step_in_name"]
+__all__ = ["INDEX", "LAYOUTS", "is_trainer_folder", "may_hold", "says_step", "some", "step_in_name", "unreadable"]
 
 # Folders first by the file that only their trainer writes: Accelerate and the Trainer may hold DeepSpeed's or FSDP's.
 LAYOUTS: tuple[Layout, ...] = (

@@ -37,6 +37,7 @@ SAVED = (
 )
 _HINTS = (Role.SCALER, Role.SCHEDULER, Role.RNG, Role.EMA)  # roles that a file's name may add to its structure
 _MOST_PAIRS = 10_000  # optimizers times models; beyond them names stay unknown
+_DENIED = "its permissions keep you out; ask its owner, or change them with chmod"
 _SEEN = 5  # globals named in the finding about a pickle that broke
 
 
@@ -44,6 +45,26 @@ def may_hold(name: str) -> bool:
     """Whether a file is opened uninvited: by its ending, or because it has none; never a hidden one."""
     file = name.rsplit("/", 1)[-1]
     return not file.startswith(".") and (file.lower().endswith(SAVED) or "." not in file)
+
+
+def unreadable(name: str, error: CkptError) -> Finding:
+    """The finding about a file or a folder that cannot be read.
+
+    Args:
+        name: its place, where the error does not say a nearer one.
+    """
+    seen = [str(ref) for ref in error.seen][:_SEEN]
+    named_before = f"; before that it names {', '.join(seen)}" if seen else ""
+    cause = error.__cause__
+    refused = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
+    denied = isinstance(cause, PermissionError)
+    return Finding(
+        code="file.unreadable" if refused else f"file.{error.code}",
+        severity=Severity.ERROR,
+        message=f"{error.message}{named_before}",
+        where=error.where or name,
+        hint=error.hint or (_DENIED if denied else "copy the file from its source again"),
+    )
 
 
 class Reading:
@@ -85,15 +106,8 @@ class Reading:
         return contents
 
     def _unreadable(self, name: str, error: CkptError) -> None:
-        seen = [str(ref) for ref in error.seen][:_SEEN]
-        named_before = f"; before that it names {', '.join(seen)}" if seen else ""
-        self.log.add(
-            f"file.{error.code}",
-            Severity.ERROR,
-            f"{error.message}{named_before}",
-            where=error.where or name,
-            hint=error.hint or "copy the file from its source again",
-        )
+        found = unreadable(name, error)
+        self.log.add(found.code, found.severity, found.message, where=found.where, hint=found.hint)
 
     def take(
         self,
@@ -164,6 +178,7 @@ class Reading:
         for name in self.names:
             if (
                 ("/" in name and not below)
+                or self._is_blob(name)
                 or name in shards
                 or (indexes and words.is_shard(name))  # one that cannot be read was reported with its index
                 or name in self._roles
@@ -173,6 +188,11 @@ class Reading:
                 continue
             role = words.role_of_file(name)
             self.take(name, role=role if role in _HINTS else None, invited=False)
+
+    def _is_blob(self, name: str) -> bool:
+        """Whether a file lies in the store of a Hugging Face cache, whose `snapshots` show it under its own name."""
+        cache, found, rest = name.rpartition("blobs/")
+        return bool(found) and "/" not in rest and any(n.startswith(f"{cache}snapshots/") for n in self.names)
 
     def arguments(self, name: str, values: Mapping[str, Value]) -> None:
         """Keep arguments that a JSON file holds."""

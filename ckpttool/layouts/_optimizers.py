@@ -22,7 +22,7 @@ def optimizer(spot: Spot, found: list[OptimizerState], scales: list[LossScale], 
     if "param_groups" in fields:
         groups, state = items_of(fields["param_groups"]), entries_of(fields.get("state", {}))
         alone = "state" not in fields
-        if groups is None or state is None or (alone and not all("params" in fields_of(g) for g in groups)):
+        if not groups or state is None or (alone and not all("params" in fields_of(g) for g in groups)):
             return Verdict.NO
         ids = sum(len(items_of(fields_of(group).get("params")) or ()) for group in groups)
         if ids > spot.limits.nodes:  # a list that many groups share

@@ -4,6 +4,10 @@
 order of the state_dict. So the ids of a group are matched, in order, with the weights beside the optimizer, shape by
 shape. A name is said only where every assignment that fits agrees on it; where weights come in another order
 (safetensors sorts them), only their numbered siblings (`layers.0`, `layers.1`) count as ordered.
+
+A name is certain (`shapes`) where its shape occurs once among the weights. All others rest on the model's order, and
+an optimizer with one of those says `order`: whoever passed equal shapes in another order left no trace of it. Where
+the shapes contradict the order, only certain names are said, and only if the optimizer holds the whole model.
 """
 
 from collections import Counter, defaultdict
@@ -43,11 +47,20 @@ def named(optimizer: OptimizerState, beside: Sequence[Weights]) -> OptimizerStat
     shapes = [[_shape(optimizer.state, param) for param in group.params] for group in optimizer.groups]
     if not any(shape is not None for group in shapes for shape in group):
         return optimizer
-    fitting = [names for w in own if (names := _by_shapes(shapes, w)) is not None]
+    fitting = [(names, w) for w in own if (names := _by_shapes(shapes, w)) is not None]
     # Two models that fit the same optimizer leave it open which one it trains, but may agree on the names.
-    if not fitting or any(other != fitting[0] for other in fitting) or not any(map(any, fitting[0])):
+    if not fitting or any(other != fitting[0][0] for other, _ in fitting) or not any(map(any, fitting[0][0])):
         return optimizer
-    return _with_names(optimizer, fitting[0], "shapes")
+    names = fitting[0][0]
+    certain = all(_are_certain(names, shapes, w) for _, w in fitting)
+    return _with_names(optimizer, names, "shapes" if certain else "order")
+
+
+def _are_certain(names: _Names, shapes: list[list[_Shape | None]], weights: Weights) -> bool:
+    """Whether every name follows from its shape alone, whatever the order."""
+    have = Counter(weights.tensors[name].shape for name in _trainable(weights))
+    pairs = (pair for group in zip(names, shapes, strict=True) for pair in zip(*group, strict=True))
+    return all(name is None or (shape is not None and have[shape] == 1) for name, shape in pairs)
 
 
 def _with_names(optimizer: OptimizerState, names: _Names, source: str) -> OptimizerState:
@@ -110,8 +123,17 @@ def _by_shapes(shapes: list[list[_Shape | None]], weights: Weights) -> _Names | 
     if any(count > have[shape] for shape, count in Counter(s for g in shapes for s in g if s is not None).items()):
         return None
     if weights.in_model_order and names != sorted(names):
-        return _in_order(shapes, names, held)
+        return _in_order(shapes, names, held) or _unique(shapes, names, held)
     return _numbered(shapes, names, held)
+
+
+def _unique(shapes: list[list[_Shape | None]], names: list[str], held: list[_Shape]) -> _Names | None:
+    """Against the model's order: names of shapes that are there once, where the optimizer holds the whole model."""
+    if Counter(shape for group in shapes for shape in group) != Counter(held):
+        return None
+    have = Counter(held)
+    by_shape = dict(zip(held, names, strict=True))
+    return [[by_shape[s] if s is not None and have[s] == 1 else None for s in group] for group in shapes]
 
 
 def _trainable(weights: Weights) -> Iterator[str]:
@@ -119,7 +141,8 @@ def _trainable(weights: Weights) -> Iterator[str]:
     seen: set[Any] = set()
     for name, tensor in weights.tensors.items():
         place = _place(tensor)
-        if place in seen or name.rsplit(".", 1)[-1] in _BUFFERS or tensor.dtype.family in ("int", "bool", "other"):
+        buffer = name in weights.buffers or name.rsplit(".", 1)[-1] in _BUFFERS
+        if place in seen or buffer or tensor.dtype.family in ("int", "uint", "bool", "other"):
             continue
         seen.add(place)
         yield name

@@ -6,7 +6,7 @@ The walk is iterative and bounded: containers that are shared are entered once, 
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -55,6 +55,12 @@ class Parts:
     config: dict[str, Value] = field(default_factory=dict)
     config_at: dict[str, At] = field(default_factory=dict)
     log: FindingLog = field(default_factory=FindingLog)
+
+    @property
+    def decide(self) -> bool:
+        """Whether they say what a file is, so that its name has nothing to add."""
+        kinds = (self.weights, self.optimizers, self.schedulers, self.scalers, self.data, self.config)
+        return any(kinds)
 
     def add(self, other: "Parts") -> None:
         """Take over all that another walk found."""
@@ -113,7 +119,7 @@ def parts_of(  # noqa: PLR0913  # one value, and all that is known of its place
         value: a file's root, or one of its keys' values.
         at: where it lies; paths of parts begin with it.
         name: what the parts are called that lie at the root itself; else the key that leads to each.
-        hint: a word to judge the root by, as the keys are for what lies below: a file's stem.
+        hint: a word to judge the root by where its content does not decide: a file's stem.
         role: what the trainer's folder says the root is, for what its structure does not tell (`{}` in scaler.pt).
         rank: process that saved it.
     """
@@ -126,7 +132,11 @@ def parts_of(  # noqa: PLR0913  # one value, and all that is known of its place
         rank=rank,
         limits=limits,
     )
-    return _Walk(limits).run(root)
+    found = _Walk(limits).run(root)
+    by_name = words.role_of_root(root.word) if role is None else None
+    if by_name is None or found.decide:
+        return found
+    return _Walk(limits).run(replace(root, role=by_name))
 
 
 @dataclass(slots=True)
@@ -144,7 +154,7 @@ class _Walk:
 
     def __init__(self, limits: Limits) -> None:
         self._parts = Parts()
-        self._budget = self._most = limits.nodes // 40  # a place takes more memory than a value
+        self._budget = self._most = max(1, limits.nodes // 40)  # a place takes more memory than a value
         self._cut = False
         self._entered: set[int] = set()
         self._recognised: set[int] = set()
@@ -176,7 +186,7 @@ class _Walk:
             self._budget -= len(entries_of(value) or ()) // _ENTRIES_A_PLACE
         if verdict is not Verdict.NO:
             self._recognised.add(id(value))
-            visit.claimed = verdict is not Verdict.AMONG
+            visit.claimed = verdict not in (Verdict.AMONG, Verdict.PART_BUT_NUMBERS)
             above: _Visit | None = visit
             while above is not None and not above.holds:
                 above.holds = True
@@ -203,12 +213,13 @@ class _Walk:
             return []
         in_list = items_of(value) is not None
         numbers = not in_list and spot.depth < _NUMBERS_DEPTH and verdict is not Verdict.PART_AND_BELOW
-        among = verdict is Verdict.AMONG
+        among, simple = verdict is Verdict.AMONG, verdict is Verdict.PART_BUT_NUMBERS
         steps = (
             (step, child)
             for step, child in children(value)
             if (numbers or not isinstance(child, int | float | str | None))
             and not (among and _belongs(spot, step, child))
+            and not (simple and not isinstance(child, int | float | str | None))
         )
         ranks = in_list and words.is_rng(spot.word)
         self._entered.add(id(value))
@@ -221,7 +232,7 @@ class _Walk:
         """The topmost places without any part; None and empty containers say nothing."""
         for visit in self._visits:
             parent = visit.parent
-            if visit.holds or _is_nothing(visit.spot.value):
+            if visit.holds or is_nothing(visit.spot.value):
                 continue
             if parent is None:
                 shown = not _splits(visit)
@@ -262,7 +273,8 @@ def _child(spot: Spot, step: Any, value: Value, *, rank: int | None) -> Spot:
     )
 
 
-def _is_nothing(value: Value) -> bool:
+def is_nothing(value: Value) -> bool:
+    """Whether a value is None or an empty container."""
     match value:
         case None:
             return True

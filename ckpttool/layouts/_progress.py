@@ -21,6 +21,8 @@ _ARGUMENT_OBJECTS = ("Namespace", "SimpleNamespace", "DictConfig")
 def counter(spot: Spot, found: list[Counter]) -> Verdict:
     """Recognise a number that says how far training came."""
     ours = words.counter(spot.key) if 0 < spot.depth <= _COUNTER_DEPTH else ""
+    if ours in ("global_step", "step") and any(map(words.is_ema, spot.words[1:-1])):
+        ours = "ema_updates"  # how often the average was updated, which says nothing of training
     if not ours or isinstance(spot.value, bool):
         return Verdict.NO
     if number(spot.value) is None:
@@ -33,7 +35,7 @@ def data(spot: Spot, found: list[DataPosition]) -> Verdict:
     """Recognise the state of a data loader, a sampler or an iterator."""
     fields = fields_of(spot.value)
     is_loader = sum(key in fields for key in _LOADER) > 1
-    named = spot.role is Role.DATA or words.is_data(spot.word)
+    named = spot.role is Role.DATA or (spot.depth > 0 and words.is_data(spot.word))
     if not fields or not (is_loader or named):
         return Verdict.NO
     name = spot.name or class_name(spot.value) or "data"
@@ -45,7 +47,7 @@ def arguments(spot: Spot) -> Mapping[str, Value] | None:
     """The arguments or hyperparameters at a place by their own keys; None for something else."""
     name = class_name(spot.value)
     known = name in _ARGUMENT_OBJECTS or name.endswith(("Args", "Arguments", "Config"))
-    if not known and spot.role is not Role.CONFIG and not words.is_config(spot.word):
+    if not known and spot.role is not Role.CONFIG and not (spot.depth and words.is_config(spot.word)):
         return None
     fields = fields_of(spot.value)
     if not fields or any(isinstance(v, TensorRef) for v in fields.values()):

@@ -10,7 +10,7 @@ from typing import Any
 from ckpttool.layouts import _words as words
 from ckpttool.layouts._spots import Spot, Verdict, class_name, entries_of, fields_of, key_text
 from ckpttool.model import Role, SchedulerState
-from ckpttool.values import Opaque, Value
+from ckpttool.values import Opaque, TensorRef, Value
 
 # Classes by the keys that only they write; the first that fits wins.
 _CLASSES = (
@@ -80,7 +80,11 @@ def _by_keys(fields: Mapping[Any, Value]) -> bool:
 
 
 def _by_name(spot: Spot, fields: Mapping[Any, Value]) -> bool:
-    """A flat dict under a scheduler's key or in its file is a scheduler, whatever it keeps."""
-    if spot.role is not Role.SCHEDULER and not words.is_scheduler(spot.word):
+    """A flat dict of numbers under a scheduler's key or in its file is a scheduler, whatever it keeps.
+
+    A private key is a detail of something (`_schedule_phases` of OneCycleLR), and no scheduler keeps arrays.
+    """
+    named = words.is_scheduler(spot.word) and not spot.word.startswith("_")
+    if spot.role is not Role.SCHEDULER and not named:
         return False
-    return all(entries_of(v) is None for v in fields.values())
+    return all(entries_of(v) is None and not (isinstance(v, TensorRef) and v.shape) for v in fields.values())

@@ -18,6 +18,7 @@ class Verdict(enum.Enum):
     NO = enum.auto()  # not mine
     PART = enum.auto()  # mine, with all that is below
     PART_AND_BELOW = enum.auto()  # mine, and there may be other parts in what it holds
+    PART_BUT_NUMBERS = enum.auto()  # mine, without the numbers and texts that lie beside
     AMONG = enum.auto()  # some of its entries are mine; the others are looked at one by one
 
 

@@ -4,8 +4,12 @@ Sources: transformers/modeling_utils.py (`from_pretrained` looks for safetensors
 (`load_accelerator_state`), peft/utils/constants.py.
 """
 
+from collections.abc import Iterator
+
 from ckpttool.blocks import Severity
-from ckpttool.layouts._assembly import INDEX, Reading
+from ckpttool.layouts import _words as words
+from ckpttool.layouts._assembly import INDEX, Reading, may_hold
+from ckpttool.layouts._distributed import DCP_INDEX, folder_of, is_deepspeed, is_megatron
 from ckpttool.model import Role
 
 _ADAPTER_CONFIG = "adapter_config.json"
@@ -48,6 +52,46 @@ def take_first(reading: Reading, files: list[str], loader: str, *, called: str) 
             hint=f"name {other} itself to inspect it",
         )
     return True
+
+
+def say_missing(reading: Reading, code: str, *, optimizer: bool = False) -> None:
+    """Say which of the parts that a trainer always saves the folder has no file for, damaged or not.
+
+    Without the model there is nothing to resume; without the optimizer it starts afresh.
+
+    Args:
+        code: of the findings.
+        optimizer: whether the trainer always saves one.
+    """
+    roles = set(_roles_of_files(reading.names))
+    if not reading.parts.weights and Role.MODEL not in roles:
+        reading.log.add(
+            code,
+            Severity.ERROR,
+            "the model's weights are missing: neither model.safetensors nor pytorch_model.bin, shards or adapters",
+            where="model.safetensors",
+            hint="the save was interrupted or the copy is partial; resume from another checkpoint",
+        )
+    if optimizer and not reading.parts.optimizers and Role.OPTIMIZER not in roles:
+        reading.log.add(
+            code,
+            Severity.WARNING,
+            "optimizer.bin is missing, so there is no optimizer to resume",
+            where="optimizer.bin",
+            hint="the save was interrupted or the copy is partial, unless no optimizer was prepared",
+        )
+
+
+def _roles_of_files(names: tuple[str, ...]) -> Iterator[Role]:
+    """What the files are for by their names, those in folders of a distributed checkpoint too."""
+    for name in names:
+        if is_deepspeed(name) or is_megatron(name):
+            yield from (Role.MODEL, Role.OPTIMIZER)  # without ZeRO both lie in the model's files
+        elif name.rsplit("/", 1)[-1] == DCP_INDEX:
+            role = words.role_of_file(folder_of(name).strip("/"))
+            yield from (Role.MODEL, Role.OPTIMIZER) if role is Role.OTHER else (role,)
+        elif may_hold(name) or name.endswith(INDEX):
+            yield words.role_of_file(name)
 
 
 def take_adapters(reading: Reading) -> list[str]:

@@ -16,6 +16,7 @@ _MODULE_DEPTH = 200  # a module tree deeper than this is a cycle, or made to exh
 _TREE_DEPTH = 12  # levels of nested dicts that still make one state_dict
 _TREE_LEAVES = 20_000  # and tensors in them
 _LAYER_TENSORS = 4  # a dict of at most so many undotted tensors is a layer, not a model
+_SIMPLE = (int, float, str, type(None))
 _MODELS = 8  # more dicts of tensors side by side than this are layers of one model
 
 
@@ -26,7 +27,7 @@ def weights(spot: Spot, found: list[Weights], log: FindingLog) -> Verdict:
         return Verdict.PART
     entries = entries_of(spot.value)
     if entries is None:
-        return _averaged_list(spot, found)
+        return _unnamed(spot, found)
     if any(isinstance(child, TensorRef) for child in entries.values()):
         return _direct(spot, entries, found)
     return _nested(spot, entries, found) if entries else Verdict.NO
@@ -56,10 +57,19 @@ def is_own(key: Any, value: Value) -> bool:
     return key.endswith(EXTRA_STATE)
 
 
-def _averaged_list(spot: Spot, found: list[Weights]) -> Verdict:
-    """`shadow_params`: an averaged copy may be a list in the order of `parameters()`, without names."""
+def _unnamed(spot: Spot, found: list[Weights]) -> Verdict:
+    """A file that is a parameter or a list of them, and `shadow_params`: lists in the order of `parameters()`."""
+    if isinstance(spot.value, TensorRef):
+        if spot.depth or not looks_like_weights(spot.value):
+            return Verdict.NO
+        found.append(_named(spot, {"tensor": spot.value}, {"tensor": spot.at.path}, {}))
+        return Verdict.PART
     items = items_of(spot.value)
-    if not items or not words.is_ema(spot.word) or not all(isinstance(t, TensorRef) for t in items):
+    if not items:
+        return Verdict.NO
+    tensors = [t for t in items if isinstance(t, TensorRef)]
+    whole = not spot.depth and any(map(looks_like_weights, tensors))
+    if len(tensors) < len(items) or not (whole or words.is_ema(spot.word)):
         return Verdict.NO
     found.append(_weights(spot, {(n,): t for n, t in enumerate(items) if isinstance(t, TensorRef)}, {}))
     return Verdict.PART
@@ -77,7 +87,7 @@ def _direct(spot: Spot, entries: dict[Any, Value], found: list[Weights]) -> Verd
         found.append(_flat(spot, tensors, extra))
         return Verdict.PART
     nested = _tensor_leaves({k: v for k, v in rest.items() if k not in extra})
-    if nested is not None:
+    if nested is not None and not (spot.depth == 0 and _are_models(spot, rest, nested)):
         found.append(_weights(spot, {**{(k,): t for k, t in tensors.items()}, **nested}, extra))
         return Verdict.PART
     mine = {k: t for k, t in tensors.items() if is_own(k, t)}
@@ -94,17 +104,21 @@ def _is_rng(spot: Spot, tensors: Iterable[TensorRef]) -> bool:
 
 def _nested(spot: Spot, entries: dict[Any, Value], found: list[Weights]) -> Verdict:
     """A dict of dicts: one state_dict in layers, unless its children are models of their own."""
-    leaves = None if len(entries) == 1 else _tensor_leaves(entries)
-    if leaves is None or not any(looks_like_weights(t) for t in leaves.values()) or _are_models(spot, entries, leaves):
+    inner: dict[Any, Value] = (
+        entries if spot.depth else {k: v for k, v in entries.items() if not isinstance(v, _SIMPLE)}
+    )
+    leaves = None if len(inner) <= 1 else _tensor_leaves(inner)
+    if leaves is None or not any(looks_like_weights(t) for t in leaves.values()) or _are_models(spot, inner, leaves):
         return Verdict.NO
     found.append(_weights(spot, leaves, {}))
-    return Verdict.PART
+    return Verdict.PART if len(inner) == len(entries) else Verdict.PART_BUT_NUMBERS
 
 
 def _are_models(spot: Spot, entries: dict[Any, Value], leaves: Iterable[KeyPath]) -> bool:
     """Whether dicts of tensors side by side are several state_dicts rather than the layers of one.
 
-    At the top of a file keys name models, below it layers, unless one says otherwise.
+    At the top of a file keys name models, below it layers, unless one says otherwise. `weight` is a name that a
+    module gives, so dicts with it at the top are whole models of one layer; flax says `kernel` and nests its layers.
     """
     top = spot.depth == 0
     if any(words.is_ema(key_text(k)) for k in {k for path in leaves for k in path[:-1]}):
@@ -115,7 +129,7 @@ def _are_models(spot: Spot, entries: dict[Any, Value], leaves: Iterable[KeyPath]
         return False
     children = [e for child in entries.values() if (e := entries_of(child))]
     flat = [c for c in children if all(isinstance(t, TensorRef) for t in c.values())]
-    if len(flat) < len(children):
+    if len(flat) < len(children) or (top and any("weight" in c for c in flat)):
         return top
     return any(len(c) > _LAYER_TENSORS or any("." in key_text(k) for k in c) for c in flat)
 
@@ -193,6 +207,7 @@ def _module_weights(spot: Spot, log: FindingLog) -> Weights:
     Source: torch/nn/modules/module.py, `_save_to_state_dict` of torch 2.13
     """
     tensors: dict[str, TensorRef] = {}
+    buffers: set[str] = set()
     budget = spot.limits.nodes // 10
     stack = [_Step(spot.value, "", 0)]
     while stack:
@@ -212,20 +227,29 @@ def _module_weights(spot: Spot, log: FindingLog) -> Weights:
         attributes = step.module.attributes
         own = _own_tensors(attributes)
         budget -= len(own)
-        tensors.update((step.prefix + name, tensor) for name, tensor in own)
+        tensors.update((step.prefix + name, tensor) for name, tensor, _ in own)
+        buffers.update(step.prefix + name for name, _, is_buffer in own if is_buffer)
         children = entries_of(attributes.get("_modules")) or {}
         stack.extend(_Step(c, f"{step.prefix}{key_text(k)}.", step.depth + 1) for k, c in reversed(children.items()))
     paths = {name: (*spot.at.path, name) for name in tensors}
     role = _role(spot, averaged=False)
-    name = spot.name or "model"
-    return Weights(at=spot.at, role=role, name=name, tensors=tensors, paths=paths, prefix=leading(tensors))
+    return Weights(
+        at=spot.at,
+        role=role,
+        name=spot.name or "model",
+        tensors=tensors,
+        paths=paths,
+        buffers=frozenset(buffers),
+        prefix=leading(tensors),
+    )
 
 
-def _own_tensors(attributes: Mapping[Any, Value]) -> list[tuple[str, TensorRef]]:
-    """A module's own parameters and persistent buffers, in the order of registration."""
+def _own_tensors(attributes: Mapping[Any, Value]) -> list[tuple[str, TensorRef, bool]]:
+    """A module's own parameters, then its persistent buffers (True), in the order of registration."""
     skipped = attributes.get("_non_persistent_buffers_set")
     hidden = skipped if isinstance(skipped, set | frozenset) else frozenset()
     parameters = entries_of(attributes.get("_parameters")) or {}
     buffers = entries_of(attributes.get("_buffers")) or {}
-    named = [*parameters.items(), *((k, b) for k, b in buffers.items() if k not in hidden)]
-    return [(key_text(k), t) for k, t in named if isinstance(t, TensorRef)]
+    own = [(key_text(k), t, False) for k, t in parameters.items() if isinstance(t, TensorRef)]
+    kept = ((k, t) for k, t in buffers.items() if k not in hidden)
+    return own + [(key_text(k), t, True) for k, t in kept if isinstance(t, TensorRef)]

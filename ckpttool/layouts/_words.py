@@ -18,14 +18,15 @@ _MODEL = re.compile(r"model|state_?dict|module|weight|net|generator|discriminato
 _SHOWN = 5  # names that fit a line
 _SHARD = re.compile(r"-\d+-of-\d+\.")
 
-# Our word for a counter by the trainer's own key, in lower case.
+# Our word for a counter by the trainer's own key, in lower case. How long training shall be (`epochs`, `num_epochs`,
+# `max_steps`, `total_steps`) is an argument and no position.
 COUNTERS = {
     **dict.fromkeys(
-        ("epoch", "epochs", "current_epoch", "start_epoch", "epoch_num", "epoch_idx", "cur_epoch"), "epoch"
+        ("epoch", "current_epoch", "start_epoch", "epoch_num", "epoch_idx", "cur_epoch"), "epoch"
     ),
     **dict.fromkeys(
         ("global_step", "global_steps", "iteration", "iterations", "iter", "iter_num", "iters", "it", "num_updates",
-         "n_iter", "num_iterations", "train_step", "train_steps", "n_updates", "current_iteration", "total_steps_done",
+         "n_iter", "train_step", "train_steps", "n_updates", "current_iteration", "total_steps_done",
          "optimizer_steps", "global_iter", "cur_iter", "num_steps_done"),
         "global_step",
     ),
@@ -89,6 +90,11 @@ def is_config(word: str) -> bool:
 def is_model(word: str) -> bool:
     """Whether a key names a model of its own, so that it is not a layer of another."""
     return is_ema(word) or ("." not in word and _MODEL.search(word.lower()) is not None)
+
+
+def role_of_root(stem: str) -> Role | None:
+    """What a file's stem says of its root where the content does not: arguments, or a position in the data."""
+    return Role.CONFIG if is_config(stem) else Role.DATA if is_data(stem) else None
 
 
 def counter(word: str) -> str:

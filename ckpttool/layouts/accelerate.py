@@ -5,12 +5,13 @@ Source: accelerate/checkpointing.py and utils/constants.py of 1.15.0.
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 from ckpttool.layouts._assembly import Reading
 from ckpttool.layouts._distributed import take_distributed
-from ckpttool.layouts._weight_files import take_adapters, take_model
-from ckpttool.model import Checkpoint, Role
+from ckpttool.layouts._weight_files import say_missing, take_adapters, take_model
+from ckpttool.model import Checkpoint, Counter, Role
 from ckpttool.protocols import Found
 
 _RANDOM = re.compile(r"random_states_(\d+)\.pkl")  # one a process; the only file that is always there
@@ -49,7 +50,19 @@ class AccelerateLayout:
             reading.take_custom(name)  # its class is not stored; the number is the order of registration
         take_distributed(reading)
         reading.take_loose()
+        reading.parts.counters[:] = [_of_random_states(c) for c in reading.parts.counters]
+        say_missing(reading, "accelerate.missing", optimizer=True)
         return reading.checkpoint(writer="Accelerate save_state")
+
+
+def _of_random_states(counter: Counter) -> Counter:
+    """Accelerate's own `step` counts batches for gradient accumulation since the program began; say whose it is.
+
+    Source: accelerate/accelerator.py, `accumulate`
+    """
+    if _RANDOM.fullmatch(counter.at.file) and counter.at.path == ("step",):
+        return replace(counter, key="step (random_states)")
+    return counter
 
 
 def _number(suffix: str) -> int:

@@ -13,7 +13,7 @@ from ckpttool.layouts import _words as words
 from ckpttool.layouts._assembly import Reading
 from ckpttool.layouts._distributed import take_distributed
 from ckpttool.layouts._spots import items_of
-from ckpttool.layouts._weight_files import take_adapters, take_model
+from ckpttool.layouts._weight_files import say_missing, take_adapters, take_model
 from ckpttool.model import At, Checkpoint, Counter, Role
 from ckpttool.protocols import Found
 from ckpttool.values import Opaque, Value
@@ -76,6 +76,7 @@ class HfTrainerLayout:
         take_distributed(reading)
         reading.take_loose()
         _check_pair(reading)
+        say_missing(reading, "hf-trainer.missing")
         with_adapters = " with PEFT adapters" if adapters else ""
         return reading.checkpoint(writer=f"Hugging Face Trainer{version}{with_adapters}")
 

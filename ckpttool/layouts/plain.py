@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
+from ckpttool.blocks import Severity
 from ckpttool.layouts._assembly import Reading
+from ckpttool.layouts._parts import is_nothing
 from ckpttool.model import Checkpoint
 from ckpttool.protocols import Found
 
@@ -15,7 +17,9 @@ class PlainLayout:
     def recognise(self, found: Found) -> Checkpoint | None:
         reading = Reading(found, self.name)
         if found.contents is not None:
-            reading.take_root(found.contents)
+            parts = reading.take_root(found.contents)
+            if is_nothing(found.contents.root) and not parts.scalers:  # `{}` in scaler.pt is a disabled scaler
+                reading.log.add("layout.empty", Severity.NOTE, "it holds nothing", hint="check what the script saved")
         else:
             reading.take_loose(below=True)
         return reading.checkpoint()

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from ckpttool import containers
-from ckpttool.errors import CkptError, PathNotFound
+from ckpttool.errors import CkptError, NotACheckpoint, PathNotFound
 from ckpttool.layouts import INDEX, LAYOUTS
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, Contents
@@ -99,8 +99,15 @@ def open_folder(folder: Folder, files: FolderFiles, limits: Limits) -> Checkpoin
     """Open a folder as one checkpoint. The caller closes the folder where this raises.
 
     Raises:
-        CkptError: the folder cannot be listed, or changes while it is read.
+        NotACheckpoint: it is empty.
+        CkptError: it cannot be listed, or changes while it is read.
     """
+    if not folder.entries() and not folder.refused:
+        raise NotACheckpoint(
+            "the folder is empty",
+            where=folder.name,
+            hint="a save was just begun or was interrupted, or the path is wrong",
+        )
     checkpoint = recognise(Found(path=os.fspath(folder.path), folder=folder, open=files.open, limits=limits))
     checkpoint.opened = (folder,)
     checkpoint.check_unchanged()

@@ -21,10 +21,10 @@ def open_path(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> 
     place = Path(path)
     if not place.is_dir():
         return open_file(place, limits)
-    members = member_folders(place)
-    if members:
-        return open_run_of_folders(place, members, limits)
     here = listing(place)
+    members = member_folders(here)
+    if members:
+        return open_run_of_folders(here, members, limits)
     if "checkpoints" in here.folders and not any(map(may_hold, here.files)):
         return open_path(place / "checkpoints", limits)
     folder = Folder(place, most=limits.files)
@@ -37,7 +37,11 @@ def open_path(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> 
         folder.close()
         raise
     folder.close()
-    return open_run_of_files(place, [place / name for name in names], others, limits)
+    run = open_run_of_files(here, [place / name for name in names], others, limits)
+    links = {*here.folders}  # the run itself has said those that lead to folders
+    left_alone = (p for p in checkpoint.problems if p.code == "folder.refused" and p.where not in links)
+    run.problems = (*run.problems, *left_alone)
+    return run
 
 
 def open_checkpoint(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> Checkpoint:

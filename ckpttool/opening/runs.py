@@ -2,22 +2,23 @@
 
 import os
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ckpttool.blocks import Finding, FindingLog, Severity
-from ckpttool.elements import number
+from ckpttool.blocks import FindingLog, Severity
 from ckpttool.errors import CkptError, FileChanged
-from ckpttool.layouts import is_trainer_folder, may_hold, says_step, some, step_in_name
+from ckpttool.layouts import is_trainer_folder, may_hold, says_step, some, step_in_name, unreadable
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, Role, Run
 from ckpttool.opening.files import FolderFiles, open_file, open_folder
+from ckpttool.opening.siblings import completeness, in_step_order
 from ckpttool.sources import ByteSpan, Folder
 
 _KEPT_OPEN = 16  # checkpoints of a run; the files of the others are opened again when their values are read
 # Files that say which of the folders is the newest (DeepSpeed, Megatron-LM).
 _POINTERS = ("latest", "latest_universal", "latest_checkpointed_iteration.txt")
+_SAVED = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _TOP_MARKS = ("trainer_state.json", ".metadata")
 _TOP_ENDINGS = ("_model_states.pt", "-model_states.pt", "_optim_states.pt")
 
@@ -27,8 +28,9 @@ class Listing:
     """What lies directly in a folder."""
 
     path: Path
-    folders: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)  # links to folders too
     files: list[str] = field(default_factory=list)
+    readable: bool = True
 
 
 def listing(path: Path) -> Listing:
@@ -37,25 +39,30 @@ def listing(path: Path) -> Listing:
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                (found.folders if entry.is_dir(follow_symlinks=False) else found.files).append(entry.name)
+                (found.folders if entry.is_dir() else found.files).append(entry.name)
     except OSError:
+        found.readable = False
         return found
     found.folders.sort()
     found.files.sort()
     return found
 
 
-def member_folders(path: Path) -> list[Path]:
-    """The checkpoint folders of a run; empty where the path is no run of folders."""
-    here = listing(path)
+def member_folders(here: Listing) -> list[Path]:
+    """The checkpoint folders of a run; empty where the path is no run of folders.
+
+    One that is empty or cannot be listed is a member like its siblings, so that a save that was just begun is seen.
+    A link is followed where it has the name of a checkpoint: runs keep theirs on another disk.
+    """
     trainers = [name for name in here.folders if is_trainer_folder(name)]
     if trainers:
-        return _holding(path, trainers)
+        return [here.path / name for name in trainers]
     if _is_checkpoint(here.files):
         return []
     points = any(name in here.files for name in _POINTERS)
-    named = [n for n in here.folders if says_step(n) or (points and _is_checkpoint(listing(path / n).files))]
-    return _holding(path, named)
+    named = [n for n in here.folders if says_step(n) or (points and _is_checkpoint(listing(here.path / n).files))]
+    inside = [listing(here.path / name) for name in named]
+    return [i.path for i in inside] if any(map(_may_be_member, inside)) else []
 
 
 def _is_checkpoint(files: Iterable[str]) -> bool:
@@ -68,17 +75,12 @@ def _is_checkpoint(files: Iterable[str]) -> bool:
     )
 
 
-def _holding(path: Path, names: Iterable[str]) -> list[Path]:
-    """The folders with a file in them, or in a folder of theirs."""
-    found = []
-    for name in names:
-        inner = listing(path / name)
-        if inner.files or any(listing(inner.path / below).files for below in inner.folders):
-            found.append(path / name)
-    return found
+def _may_be_member(inner: Listing) -> bool:
+    """Whether a folder has a file in it, or in a folder of its own, or does not let us see."""
+    return bool(inner.files) or not inner.readable or any(listing(inner.path / n).files for n in inner.folders)
 
 
-def open_run_of_folders(path: Path, members: Sequence[Path], limits: Limits) -> Run:
+def open_run_of_folders(here: Listing, members: Sequence[Path], limits: Limits) -> Run:
     """Open each folder as one checkpoint; one that cannot be opened stays in the run with its error.
 
     Raises:
@@ -93,12 +95,12 @@ def open_run_of_folders(path: Path, members: Sequence[Path], limits: Limits) -> 
             folder.close()
             raise
 
-    return _run(path, members, open_one, others=_beside(path))
+    return _run(here, members, open_one, others=_beside(here, {m.name for m in members}))
 
 
-def open_run_of_files(path: Path, members: Sequence[Path], others: Sequence[str], limits: Limits) -> Run:
+def open_run_of_files(here: Listing, members: Sequence[Path], others: Sequence[str], limits: Limits) -> Run:
     """Open each file as one checkpoint; errors as of `open_run_of_folders`."""
-    return _run(path, members, lambda member: open_file(member, limits), others=others)
+    return _run(here, members, lambda member: open_file(member, limits), others=others)
 
 
 def files_of_run(checkpoint: Checkpoint) -> tuple[list[str], list[str]]:
@@ -124,7 +126,7 @@ def files_of_run(checkpoint: Checkpoint) -> tuple[list[str], list[str]]:
     return members, [n for n in loadable if n not in members]
 
 
-def _run(path: Path, members: Sequence[Path], open_one: Callable[[Path], Checkpoint], others: Sequence[str]) -> Run:
+def _run(here: Listing, members: Sequence[Path], open_one: Callable[[Path], Checkpoint], others: Sequence[str]) -> Run:
     opened: list[Checkpoint] = []
     try:
         for member in members:
@@ -136,16 +138,17 @@ def _run(path: Path, members: Sequence[Path], open_one: Callable[[Path], Checkpo
             checkpoint.close()
         raise
     log = FindingLog()
-    _say_others(log, path, others)
-    _say_pointer(log, path, [m.name for m in members])
-    ordered, steps = _in_step_order(opened)
+    _say_others(log, here.path, others)
+    _say_links(log, here, [m.name for m in members])
+    _say_pointer(log, here.path, [m.name for m in members])
+    ordered, steps = in_step_order(opened)
     layouts = Tally(c.layout for c in ordered if c.layout)
     return Run(
-        path=str(path),
+        path=str(here.path),
         layout=layouts.most_common(1)[0][0] if layouts else "",
         checkpoints=tuple(ordered),
         steps=tuple(steps),
-        complete=_complete(ordered),
+        complete=completeness(ordered, log),
         problems=tuple(log.items),
     )
 
@@ -156,10 +159,7 @@ def _opened(member: Path, open_one: Callable[[Path], Checkpoint]) -> Checkpoint:
     except FileChanged:
         raise
     except CkptError as e:
-        finding = Finding(
-            code=f"file.{e.code}", severity=Severity.ERROR, message=e.message, where=e.where or str(member), hint=e.hint
-        )
-        return Checkpoint(path=str(member), layout="", problems=(finding,))
+        return Checkpoint(path=str(member), layout="", problems=(unreadable(str(member), e),))
 
 
 def _release(checkpoint: Checkpoint) -> None:
@@ -167,9 +167,41 @@ def _release(checkpoint: Checkpoint) -> None:
         source.release()
 
 
-def _beside(path: Path) -> list[str]:
-    """Checkpoint files that lie in the run folder itself: the final model of the Trainer."""
-    return [n for n in listing(path).files if n.endswith((".safetensors", ".bin", ".pt", ".pth", ".ckpt"))]
+def _beside(here: Listing, members: Container[str]) -> list[str]:
+    """What lies in the run folder itself and may be inspected alone: the Trainer's final model, `checkpoint-best/`."""
+    folders = [
+        f"{name}/"
+        for name in here.folders
+        if name not in members
+        and not (here.path / name).is_symlink()
+        and (name.startswith("checkpoint") or _holds_saved(listing(here.path / name).files))
+    ]
+    return [*folders, *(n for n in here.files if n.endswith(_SAVED))]
+
+
+def _holds_saved(files: Iterable[str]) -> bool:
+    return _is_checkpoint(files) or any(name.endswith(_SAVED) for name in files)
+
+
+def _say_links(log: FindingLog, here: Listing, members: Container[str]) -> None:
+    """Name the links to folders that are no members: they are not followed."""
+    root = here.path.resolve()
+    for name in here.folders:
+        path = here.path / name
+        if name in members or not path.is_symlink():
+            continue
+        target = path.resolve()
+        if target.is_relative_to(root):
+            said = f"it is a link to {target.relative_to(root)}, and was not opened again"
+            log.add("run.link", Severity.NOTE, said, where=name)
+        else:
+            log.add(
+                "folder.refused",
+                Severity.WARNING,
+                "it was left alone: a link that leaves the folder",
+                where=name,
+                hint="name the folder that it leads to, to inspect it",
+            )
 
 
 def _say_others(log: FindingLog, path: Path, others: Sequence[str]) -> None:
@@ -205,71 +237,3 @@ def _say_pointer(log: FindingLog, path: Path, members: Sequence[str]) -> None:
                 hint="the trainer looks only there; name an existing checkpoint in it",
             )
     folder.close()
-
-
-def _in_step_order(checkpoints: Sequence[Checkpoint]) -> tuple[list[Checkpoint], list[int | float | None]]:
-    """Checkpoints and their steps, by the measure that most of them have; those without a step come last."""
-    measures: tuple[Callable[[Checkpoint], int | float | None], ...] = (
-        lambda c: _counter(c, "global_step"),
-        lambda c: max((o.steps[-1] for o in c.optimizers if o.steps), default=None),
-        lambda c: _counter(c, "step"),
-        _in_name,
-        lambda c: _counter(c, "epoch"),
-    )
-    read = [c for c in checkpoints if not _damaged(c)] or list(checkpoints)
-    # Accelerate's own `step` stays 0 unless gradients are accumulated, so a measure of zeros measures nothing.
-    measure = max(measures, key=lambda m: sum(m(c) is not None for c in read) if any(map(m, read)) else 0)
-    agree = all(measure(c) == _in_name(c) for c in read)  # then a name speaks for a damaged one
-    steps = [_in_name(c) if agree and measure(c) is None else measure(c) for c in checkpoints]
-    names = [_in_name(c) for c in checkpoints]
-    order = names if None not in names and len(set(names)) == len(names) else steps
-
-    def key(n: int) -> tuple[bool, float, int, str]:
-        step, name = order[n], Path(checkpoints[n].path).name
-        return step is None or step != step, step or 0, _among_equals(name), name  # noqa: PLR0124  # NaN
-
-    places = sorted(range(len(checkpoints)), key=key)
-    return [checkpoints[n] for n in places], [steps[n] for n in places]
-
-
-def _among_equals(name: str) -> int:
-    """Of copies of one step, the one that is called the last is the last, and the best one is not."""
-    return 0 if "best" in name else 2 if name.startswith(("last", "latest")) else 1
-
-
-def _in_name(checkpoint: Checkpoint) -> int | None:
-    return step_in_name(Path(checkpoint.path).name)
-
-
-def _counter(checkpoint: Checkpoint, word: str) -> int | float | None:
-    return next((number(c.value) for c in checkpoint.counters if c.name == word), None)
-
-
-def _damaged(checkpoint: Checkpoint) -> bool:
-    return any(p.severity is Severity.ERROR for p in checkpoint.all_problems()) or not all(
-        c.complete for c in checkpoint.contents.values()
-    )
-
-
-def _complete(checkpoints: Sequence[Checkpoint]) -> tuple[bool, ...]:
-    """Whether each is undamaged and holds every kind of part that at least half of them hold, as often."""
-    held = [_holdings(c) for c in checkpoints]
-    common = {kind for kind in set().union(*held) if 2 * sum(kind in h for h in held) >= len(held)}
-    return tuple(not _damaged(c) and common <= h for c, h in zip(checkpoints, held, strict=True))
-
-
-def _holdings(checkpoint: Checkpoint) -> set[tuple[Role, int]]:
-    """The kinds of parts with how many there are: (OPTIMIZER, 0), (OPTIMIZER, 1)."""
-    seen: Tally[Role] = Tally()
-    kinds = (
-        (Role.MODEL, sum(w.role is Role.MODEL for w in checkpoint.weights)),
-        (Role.EMA, sum(w.role is Role.EMA for w in checkpoint.weights)),
-        (Role.OPTIMIZER, len(checkpoint.optimizers)),
-        (Role.SCHEDULER, len(checkpoint.schedulers)),
-        (Role.SCALER, len(checkpoint.scalers)),
-        (Role.RNG, len(checkpoint.rng)),
-        (Role.DATA, len(checkpoint.data)),
-    )
-    for role, count in kinds:
-        seen[role] = count
-    return {(role, n) for role, count in seen.items() for n in range(min(count, 10_000))}

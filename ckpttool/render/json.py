@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TextIO
 
+from ckpttool.errors import CkptError
+
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
@@ -20,26 +22,36 @@ def write(document: Mapping[str, object], stream: TextIO) -> None:
     Args:
         document: JSON values, and iterators of JSON values. NaN and the infinities become strings.
         stream: text; receives ASCII only.
+
+    Raises:
+        CkptError: of an iterator. The document is closed first, with the failure as its last member, `error`.
     """
     stream.write("{")
-    for n, (key, value) in enumerate(document.items()):
-        stream.write(f"{',' if n else ''}\n  {_ENCODER.encode(key)}: ")
-        match value:
-            case Iterator():
-                _write_elements(value, stream)
-            case [dict(), *_]:
-                _write_elements(iter(value), stream)
-            case _:
-                stream.write(encode(value))
+    try:
+        for n, (key, value) in enumerate(document.items()):
+            stream.write(f"{',' if n else ''}\n  {_ENCODER.encode(key)}: ")
+            match value:
+                case Iterator():
+                    _write_elements(value, stream)
+                case [dict(), *_]:
+                    _write_elements(iter(value), stream)
+                case _:
+                    stream.write(encode(value))
+    except CkptError as e:
+        error = {"code": e.code, "message": e.message, "where": e.where, "hint": e.hint}
+        stream.write(f',\n  "error": {encode(error)}\n}}\n')
+        raise
     stream.write("\n}\n")
 
 
 def _write_elements(elements: Iterator[object], stream: TextIO) -> None:
     stream.write("[")
     count = 0
-    for count, element in enumerate(elements, 1):  # the count decides about the bracket's line
-        stream.write(f"{',' if count > 1 else ''}\n    {encode(element)}")
-    stream.write("\n  ]" if count else "]")
+    try:
+        for count, element in enumerate(elements, 1):  # the count decides about the bracket's line
+            stream.write(f"{',' if count > 1 else ''}\n    {encode(element)}")
+    finally:  # a list that breaks off is closed, too
+        stream.write("\n  ]" if count else "]")
 
 
 def encode(value: object) -> str:

@@ -61,24 +61,27 @@ def _narrowed(widths: list[int], columns: Sequence[Column], available: int) -> l
 
 def _paragraph(row: Row, columns: Sequence[Column], available: int, indent: int) -> Iterator[Line]:
     first, *others = [segments(cell) for cell in row]
-    yield from _hung([first], available, indent)
+    begins = width(first) > 0  # else it goes on with the row above, under the same titles
+    if begins:
+        yield from _hung([first], available, indent)
     told = []
     for cell, column in zip(others, columns[1:], strict=True):
         if width(cell):
-            told.append([*segments(Text(f"{column.title} ", "dim")), *cell] if column.title else cell)
+            told.append([*segments(Text(f"{column.title} ", "dim")), *cell] if column.title and begins else cell)
     yield from _hung(told, available, indent + _DEEPER)
 
 
 def _hung(pieces: list[Line], available: int, indent: int) -> Iterator[Line]:
     """Pieces side by side, as many to a line as fit; one that is too long for a line of its own is folded."""
-    line: Line = []
+    full: list[Line] = []
     for piece in pieces:
-        if line and indent + width(line) + _GAP + width(piece) > available:
-            yield [Segment(" " * indent, PLAIN), *line]
-            line = []
-        line = [*line, *([Segment(" " * _GAP, PLAIN)] if line else []), *piece]
-    for part in fold(line, max(available - indent, 1)) if line else ():
-        yield [Segment(" " * indent, PLAIN), *part]
+        if full and indent + width(full[-1]) + _GAP + width(piece) <= available:
+            full[-1] = [*full[-1], Segment(" " * _GAP, PLAIN), *piece]
+        else:
+            full.append(piece)
+    for line in full:
+        for part in fold(line, max(available - indent, 1)):
+            yield [Segment(" " * indent, PLAIN), *part]
 
 
 def _row_lines(row: Row, widths: list[int], columns: Sequence[Column], indent: int) -> Iterator[Line]:

@@ -28,6 +28,7 @@ from ckpttool.blocks import (
     Tree,
 )
 from ckpttool.render.cells import PLAIN, STYLES, Line, fold, segments, width
+from ckpttool.render.printable import printable
 from ckpttool.render.tables import table_lines
 from ckpttool.render.trees import tree_lines
 
@@ -136,7 +137,7 @@ def block_lines(block: Block, columns: int | None) -> Iterator[Line]:
             for finding in block.items:
                 yield from _finding_lines(finding, columns)
         case Raw():
-            yield segments(block.text)
+            yield [Segment(printable(block.text, most=max(len(block.text), 1)), PLAIN)]
         case _:
             assert_never(block)
 

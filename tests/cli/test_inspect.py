@@ -77,6 +77,10 @@ def test_json(ckpt):
         ["--get", "nothing"],
         ["--limit", "nodes"],
         ["--limit", "colour=3"],
+        ["--json", "--format", "text"],
+        ["--get", "epoch", "--tensors", "--sort", "name"],
+        ["--get", ""],
+        ["--part", " ,"],
     ],
 )
 @pytest.mark.usefixtures("checkpoint")

@@ -2,10 +2,14 @@
 
 import pytest
 
-from ckpttool.commands._document import checkpoint_document
+from ckpttool.commands._document import raw_document
 from ckpttool.commands._lookup import find, spelled
-from ckpttool.errors import NoSuchKey
-from ckpttool.values import ORDERED_DICT, GlobalRef, Opaque, Record
+from ckpttool.commands._values import WholeTrees
+from ckpttool.errors import LimitExceeded, NoSuchKey
+from ckpttool.limits import DEFAULT_LIMITS, Limits
+from ckpttool.model import At, LossScale, SchedulerState
+from ckpttool.sources import BytesSource
+from ckpttool.values import ORDERED_DICT, BytesRef, GlobalRef, Opaque, Record
 from tests.commands.made import folder, module_checkpoint, plain, tensor, training
 
 C = GlobalRef("m", "C")
@@ -13,7 +17,8 @@ C = GlobalRef("m", "C")
 
 def get(path, checkpoint=None):
     checkpoint = checkpoint or training()
-    return find(checkpoint_document(checkpoint), checkpoint, path)
+    found = find(raw_document(checkpoint), checkpoint, path)
+    return WholeTrees(DEFAULT_LIMITS).value(found)
 
 
 @pytest.mark.parametrize(
@@ -132,11 +137,11 @@ def test_a_path_with_many_ways_ends():
 
 def test_values_for_a_shell():
     """A string is itself, everything else is JSON."""
-    assert spelled("a b") == "a b"
-    assert spelled(65536.0) == "65536.0"
-    assert spelled(True) == "true"
-    assert spelled(None) == "null"
-    assert spelled({"a": [1]}) == '{"a": [1]}'
+    assert spelled("a b", DEFAULT_LIMITS) == "a b"
+    assert spelled(65536.0, DEFAULT_LIMITS) == "65536.0"
+    assert spelled(True, DEFAULT_LIMITS) == "true"
+    assert spelled(None, DEFAULT_LIMITS) == "null"
+    assert spelled({"a": [1]}, DEFAULT_LIMITS) == '{"a": [1]}'
 
 
 def test_several_of_a_kind_are_a_list():
@@ -145,3 +150,69 @@ def test_several_of_a_kind_are_a_list():
     checkpoint.optimizers *= 2
     assert get("optimizer[1].groups[0].lr", checkpoint) == 3e-4
     assert tensor(1) is not None
+
+
+def test_a_value_for_a_shell_is_whole():
+    """Nothing is cut, tuples are arrays, and integers are decimal as far as Python spells them so."""
+    assert spelled("x" * 300_000, DEFAULT_LIMITS) == "x" * 300_000
+    assert spelled((1, (2,)), DEFAULT_LIMITS) == "[1, [2]]"
+    assert spelled(1 << 300, DEFAULT_LIMITS) == str(1 << 300)
+    assert spelled(1 << 20_000, DEFAULT_LIMITS) == hex(1 << 20_000)
+    assert spelled([*range(30_000)], DEFAULT_LIMITS).endswith("29999]")
+
+
+def test_json_has_the_whole_value_with_tags():
+    """In JSON a tuple is tagged, a long integer is hexadecimal, and bytes are all there."""
+    whole = WholeTrees(DEFAULT_LIMITS)
+    assert whole.value((1 << 5_000, b"x" * 300)) == {
+        "$tuple": [{"$int": hex(1 << 5_000)}, {"$bytes": "eHh4" * 100, "length": 300}]
+    }
+    assert whole.value(BytesRef(BytesSource(b"abc"), 0, 3)) == {"$bytes": "YWJj", "length": 3}
+
+
+def test_what_is_too_large_is_an_error_and_not_cut():
+    """A value that would not end is refused, with a way to look at it."""
+    deep = []
+    for _ in range(100):
+        deep = [deep]
+    for value, limits in ((deep, DEFAULT_LIMITS), ([1] * 50, Limits(nodes=20))):
+        with pytest.raises(LimitExceeded, match="nested deeper than 40 levels or holds more than") as caught:
+            spelled(value, limits)
+        assert "--tree" in caught.value.hint
+
+
+def test_keys_with_dots_may_be_quoted():
+    """Quotes in brackets say where a key ends."""
+    root = {"x": {"y": 1}, "x.y": {"z": 2, "it's": {"[0]": 3}}}
+    assert get("['x.y'].z", plain(root)) == 2
+    assert get('["x.y"]["it\'s"][\'[0]\']', plain(root)) == 3
+
+
+def test_fields_of_a_part_in_a_folder():
+    """What the screen shows of a part has a short path wherever the part lies, and so has the trainer's own key."""
+    checkpoint = folder()
+    fields = {"last_epoch": 7, "_last_lr": [0.5, 0.25]}
+    checkpoint.schedulers = (SchedulerState(at=At("scheduler.bin"), fields=fields),)
+    checkpoint.scalers = (LossScale(at=At("random_states_0.pkl"), scale=8.0),)
+    assert get("scheduler.last_epoch", checkpoint) == 7
+    assert get("scheduler.lr", checkpoint) == 0.5
+    assert get("scaler.torch_manual_seed", checkpoint)["$tensor"]["shape"] == [16]
+    assert get("data[0]._num_yielded", checkpoint) == 12
+    assert get("optimizer.lr") == 3e-4
+
+
+def test_hints_come_from_inside_the_file_and_once():
+    """A key below the top of the file may be what was meant, and no suggestion is made twice."""
+    for path, hint in {"a.ler": "did you mean a.lerr", "scaler.scal": "did you mean scaler.scale"}.items():
+        checkpoint = plain({"a": {"lerr": 1}}) if path == "a.ler" else training()
+        with pytest.raises(NoSuchKey) as caught:
+            get(path, checkpoint)
+        assert caught.value.hint.startswith(hint)
+        words = caught.value.hint.removeprefix("did you mean ").replace(" or ", ", ").split(", ")
+        assert len(words) == len(set(words))
+
+
+def test_findings_are_a_list():
+    """What a report writes as it goes can be looked up, too."""
+    words = {"path": "m.pt", "findings": iter([{"code": "x"}])}
+    assert find(words, None, "findings[0].code") == "x"

@@ -7,8 +7,10 @@ import math
 import pytest
 
 from ckpttool.blocks import Finding, Report, Severity
+from ckpttool.commands._facts import total_bytes
 from ckpttool.commands._inspection import of_checkpoint, of_run, options
 from ckpttool.commands._options import Options
+from ckpttool.commands.inspect import inspect
 from ckpttool.errors import FileChanged, NoSuchKey, UsageError
 from ckpttool.model import (
     At,
@@ -18,6 +20,7 @@ from ckpttool.model import (
     LossScale,
     OptimizerState,
     ParamGroup,
+    RngState,
     Role,
     SchedulerState,
     Weights,
@@ -207,7 +210,7 @@ def test_odd_tensors_have_notes():
     notes = {line.split()[0]: " ".join(line.split()[5 if "[2, 2]" in line else 4 :]) for line in shown.splitlines()[3:]}
     assert notes["plain"].split() == ["B"]
     for name, note in {
-        "cuda": "cuda:1", "strided": "strides [1, 2]", "b": "is a", "view": "a view of 400 B", "meta": "meta", "sub": "m.Sub, conj, neg",
+        "cuda": "cuda:1", "strided": "strides [1, 2]", "b": "is a", "view": "a view of 400 B", "meta": "meta, no data", "sub": "m.Sub, conj, neg",
     }.items():  # fmt: skip
         assert notes[name].endswith(note)
 
@@ -246,6 +249,8 @@ def test_a_folder_of_many_types():
         ({"scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000, "growth_tracker": 1999},
          "65,536: ×2 after 1 more good step, ×0.5 on overflow"),
         ({"scale": 8.0, "growth_factor": 2.0, "growth_interval": 100}, "8: ×2 after 100 good steps in a row"),
+        ({"scale": 8.0, "growth_factor": 2.0, "growth_interval": 10, "growth_tracker": 10},
+         "8: never grows: tracker 10 is past the interval 10"),
         ({"scale": 8.0, "growth_factor": 1.0, "backoff_factor": 1.0, "growth_interval": 100}, "8: it does not grow"),
         ({"scale": 1.0, "form": "LossScaler object"}, "1: it stays as it is  LossScaler object"),
         ({"enabled": False}, "disabled: no scale is kept"),
@@ -374,3 +379,108 @@ def test_an_empty_table_is_left_out():
     """A block without lines leaves no gap."""
     shown = text(of_checkpoint(plain({}), Options()))
     assert shown == "m.pt  plain, torch-zip, 1.2 kB\n"
+
+
+def test_a_tensor_is_not_tied_to_itself():
+    """One tensor object under two keys: the first is the tensor, and only the second says whose it is."""
+    shared = tensor(4)
+    lines = text(of_checkpoint(plain({"a": shared, "b": shared}), Options(tensors=True))).splitlines()
+    assert lines[1].endswith("2 tensors, 1 tied, 16 B")
+    assert [line.rstrip().endswith("is a") for line in lines[3:5]] == [False, True]
+
+
+def test_a_scale_of_which_nothing_comes_is_a_warning():
+    """A scale of zero, infinity or NaN is a finding; a disabled scaler and a usual scale are none."""
+    for scale, dead in (
+        (0.0, True),
+        (float("inf"), True),
+        (float("nan"), True),
+        (-1.0, True),
+        (1.0, False),
+        (None, False),
+    ):
+        checkpoint = plain({}, scalers=(LossScale(at=At("scaler.pt", ("s",)), scale=scale),))
+        report = of_checkpoint(checkpoint, Options())
+        assert [(f.code, f.where) for f in report.findings] == ([("scaler.dead", "scaler.pt: s")] if dead else [])
+        assert report.exit_code == 0
+    disabled = plain({}, scalers=(LossScale(at=At(""), scale=0.0, enabled=False),))
+    assert of_checkpoint(disabled, Options()).findings == []
+
+
+def test_a_tensor_on_meta_takes_no_bytes():
+    """The meta device has shapes and no values: nothing of it is counted as stored."""
+    meta = TensorRef(dtype=tensor(1).dtype, shape=(70_000, 70_000), kind="meta")
+    checkpoint = plain({"w": meta}, weights=(Weights(at=At(""), tensors={"w": meta}),))
+    assert "4.9 B parameters in 1 tensor, 1 on meta: no data, float32" in text(of_checkpoint(checkpoint, Options()))
+    assert "GB" not in text(of_checkpoint(checkpoint, Options(tensors=True)))
+
+
+def test_a_long_name_is_cut_in_text_only():
+    """A key of a hundred thousand characters is shown by its ends; JSON has all of it."""
+    report = of_checkpoint(plain({"k" * 100_000: tensor(1), "": tensor(2)}), Options(tensors=True))
+    lines = text(report).splitlines()
+    assert "…(100,000 characters)…" in lines[3]
+    assert len(lines[3]) < 250
+    assert lines[4].split()[0] == "''"
+    assert len(next(iter(report.document()["tensors"]))["name"]) == 100_000
+
+
+def test_a_file_that_cannot_be_opened_has_its_size(tmp_path):
+    """In a run the size of a file or folder that no one can read is that on the disk."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.pt").write_bytes(bytes(70))
+    (tmp_path / "b.pt").write_bytes(bytes(30))
+    sizes = [total_bytes(Checkpoint(path=str(tmp_path / name), layout="")) for name in ("folder", "b.pt", "gone")]
+    assert sizes == [70, 30, 0]
+
+
+def test_parameters_without_a_name_are_numbered():
+    """An id stands with a mark, so that it is not taken for a name."""
+    group = ParamGroup(hyperparameters={"lr": 1.0, "betas": (0.1 + 0.2, 0.95)}, params=(0, 1), names=(None, "3.bias"))
+    checkpoint = plain({}, optimizers=(OptimizerState(at=At(""), groups=(group,), names_from="order"),))
+    shown = text(of_checkpoint(checkpoint, Options(parts=(Role.OPTIMIZER,))))
+    assert "#0, 3.bias" in shown
+    assert "assumed from the model's order" in shown
+    assert "(0.3, 0.95)" in shown
+
+
+def test_generators_of_one_kind_are_counted():
+    """Two numpy generators in one process are two in the line, and one in each of two processes is one."""
+    for ranks, said in (((None, None), "2 numpy, torch"), ((0, 1), "numpy, torch, ranks 0–1")):
+        states = [RngState(at=At("", (n,)), generator="numpy", rank=rank) for n, rank in enumerate(ranks)]
+        checkpoint = plain({}, rng=(*states, RngState(at=At(""), generator="torch", rank=ranks[0])))
+        assert said in text(of_checkpoint(checkpoint, Options()))
+
+
+def test_a_part_named_as_its_file_says_it_once():
+    """`custom_checkpoint_0` beside `custom_checkpoint_0.pkl` tells nothing more."""
+    shown = text(of_checkpoint(folder(), Options()))
+    assert "custom_checkpoint_0.pkl" in shown
+    assert "custom_checkpoint_0," not in shown
+
+
+def test_json_tells_a_change_of_the_file(monkeypatch):
+    """A file that was written to meanwhile fails before the findings end, so that the document itself says so."""
+    checkpoint = plain({})
+
+    def changed(_):
+        raise FileChanged("it changed")
+
+    monkeypatch.setattr(Checkpoint, "check_unchanged", changed)
+    with pytest.raises(FileChanged):
+        list(of_checkpoint(checkpoint, Options()).document()["findings"])
+
+
+@pytest.mark.parametrize(("path", "said"), [("", "the path is empty"), ("-", "standard input cannot be read")])
+def test_paths_that_are_none(path, said):
+    """An empty path is not the current folder, and a dash is not a file."""
+    with pytest.raises(UsageError, match=said):
+        inspect(path)
+
+
+def test_a_program_whose_tensors_are_listed_is_fine():
+    """A TorchScript program is told from a checkpoint by a note; one that could not be looked into is exit code 1."""
+    for root, container, code in (({}, "torchscript", 0), (None, "torchscript", 1), (None, "torch-export", 1)):
+        checkpoint = plain(None)
+        checkpoint.contents = {"": contents(root, container=container, complete=False)}
+        assert of_checkpoint(checkpoint, Options()).exit_code == code

@@ -1,7 +1,8 @@
 """Stored bytes that no tensor looks at are counted, and devices are named."""
 
 from ckpttool.commands._storage import storage_use
-from ckpttool.values import Opaque, TensorRef
+from ckpttool.sources import BytesSource
+from ckpttool.values import Opaque, StorageRef, TensorRef
 from tests.commands.made import contents, folder, plain, tensor
 
 
@@ -48,3 +49,10 @@ def test_narrow_types_are_measured_in_bits():
     """Four bits are half a byte."""
     packed = tensor(3, dtype="quint4x2", kind="quantized")
     assert storage_use(plain({"q": packed})).unused_bytes == 0
+
+
+def test_only_what_is_there_is_stored():
+    """A damaged file announces a storage of 400 bytes and holds 16: 16 are stored, and none is unused."""
+    short = StorageRef(BytesSource(bytes(16)), 0, 400)
+    use = storage_use(plain({"w": tensor(100, storage=short)}))
+    assert (use.nbytes, use.unused_bytes) == (16, 0)

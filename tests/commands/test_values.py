@@ -145,3 +145,19 @@ def test_a_nested_call_is_brief():
     for _ in range(20_000):
         value = Opaque(cls=C, args=(value,))
     assert brief(value) == "m.C(…)"
+
+
+def test_keys_that_look_alike_stay_apart():
+    """1 and "1" are two hyperparameters, and None is none called "None"."""
+    assert Trees().mapping({1: "a", "1": "b", None: "c", "None": "d"}) == {
+        "1": "a",
+        "(1)": "b",
+        "None": "c",
+        "(None)": "d",
+    }
+
+
+def test_a_date_is_named_and_not_spelled_in_bytes():
+    """numpy's dates have no number in Python's words."""
+    date = NumpyScalar(DType("datetime64[D]", 64, "other"), bytes(8))
+    assert brief(date) == "numpy datetime64[D] of 8 bytes"

@@ -64,6 +64,10 @@ LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d7a214614a
         ("epoch, Verlust: 0,5 €\n".encode() * 400, "text"),
         (make.zipped({"arr_0.npy": b"", "w.npy": b""}), "numpy arrays (.npz): 'arr_0.npy', 'w.npy'"),
         (make.zipped({"config.json": b"", "model.weights.h5": b""}), "a Keras model (.keras)"),
+        (
+            make.zipped({"m/version": b"3\n", "m/byteorder": b"little"}),
+            "an archive of torch that has no data.pkl: the save failed before it was written",
+        ),
         (make.zipped({"a": b"", "b": b"", "c": b"", "d": b""}), "a zip archive with 'a', 'b', 'c' and 1 more"),
         (b"PK\3\4" + make.zipped({}), "an empty zip archive"),
         (make.zipped([("a", b""), ("a", b"")]), "a zip archive"),

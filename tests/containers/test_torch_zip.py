@@ -484,3 +484,12 @@ def test_encrypted_pickle_is_not_shown_as_clean() -> None:
         read(archive(Entry("x/data.pkl", DATA, flags=1), Entry("x/version", b"3")))
     with pytest.raises(CkptError):
         read(archive(Entry("x/data.pkl", DATA, method=93), Entry("x/version", b"3")))
+
+
+def test_a_short_member_beyond_a_limit_names_the_limit():
+    """Where a limit was set so low that even a marker is longer, the finding says so, and not that it is damaged."""
+    buffer = io.BytesIO()
+    torch.save({"w": torch.zeros(2)}, buffer)
+    found = containers.read(BytesSource(buffer.getvalue(), "m.pt"), Limits(header=1)).problems
+    assert {f.code for f in found} == {"zip.unread-member"}
+    assert all("the limit is 1" in f.message and f.hint == "raise it with --limit header=SIZE" for f in found)

@@ -44,7 +44,7 @@ def test_each_process_has_random_states(fixtures_dir):
     """The rank is in the file's name, and the step that both repeat is said once."""
     with open_checkpoint(fixtures_dir / "accelerate/two_process") as c:
         assert sorted({r.rank for r in c.rng}) == [0, 1]
-        assert [(x.name, x.key) for x in c.counters] == [("step", "step")]
+        assert [(x.name, x.key) for x in c.counters] == [("step", "step (random_states)")]
 
 
 def test_several_models_and_optimizers_are_numbered(fixtures_dir):
@@ -100,7 +100,8 @@ def test_safetensors_win_over_the_pickled_weights(tmp_path):
     with open_checkpoint(tmp_path) as c:
         assert [w.at.file for w in c.weights] == ["model.safetensors"]
         assert [(p.code, p.severity, p.where) for p in c.problems] == [
-            ("weights.twice", Severity.NOTE, "pytorch_model.bin")
+            ("weights.twice", Severity.NOTE, "pytorch_model.bin"),
+            ("accelerate.missing", Severity.WARNING, "optimizer.bin"),
         ]
         assert {f.name: (f.role, f.container) for f in c.files}["pytorch_model.bin"] == (Role.MODEL, "")
 
@@ -108,6 +109,7 @@ def test_safetensors_win_over_the_pickled_weights(tmp_path):
 def test_a_damaged_file_is_a_finding_and_the_rest_is_shown(tmp_path):
     """What cannot be read has its place and its next step."""
     state(tmp_path, optimizer__bin={"state": {}, "param_groups": []}, scheduler__bin={"last_epoch": 3, "base_lrs": [1]})
+    save_file({"a": torch.ones(2)}, tmp_path / "model.safetensors")
     (tmp_path / "optimizer.bin").write_bytes((tmp_path / "optimizer.bin").read_bytes()[:200])
     (tmp_path / "custom_checkpoint_0.pkl").write_bytes(b"hello world, no pickle")
     with open_checkpoint(tmp_path) as c:
@@ -120,4 +122,35 @@ def test_a_damaged_file_is_a_finding_and_the_rest_is_shown(tmp_path):
 def test_loose_files_of_the_user_are_shown_too(tmp_path):
     """A file that Accelerate did not write is read by its structure."""
     with open_checkpoint(state(tmp_path, extra__pt={"epoch": 7})) as c:
-        assert [x.key for x in c.counters] == ["step", "epoch"]
+        assert [x.key for x in c.counters] == ["step (random_states)", "epoch"]
+
+
+def missing(folder):
+    with open_checkpoint(folder) as c:
+        return [(p.severity, p.where) for p in c.problems if p.code == "accelerate.missing"]
+
+
+def test_what_accelerate_always_saves_and_is_not_there(tmp_path):
+    """Without the model there is nothing to resume: an error; without the optimizer a warning."""
+    state(tmp_path)
+    assert missing(tmp_path) == [(Severity.ERROR, "model.safetensors"), (Severity.WARNING, "optimizer.bin")]
+    state(tmp_path, pytorch_model__bin={"a": torch.ones(2)})
+    assert missing(tmp_path) == [(Severity.WARNING, "optimizer.bin")]
+    (tmp_path / "optimizer.bin").write_bytes(b"PK")
+    assert missing(tmp_path) == []
+
+
+def test_folders_of_distributed_checkpoints_are_model_and_optimizer(tmp_path):
+    """FSDP writes one folder each, DeepSpeed one for both."""
+    state(tmp_path)
+    (tmp_path / "pytorch_model_fsdp_0").mkdir()
+    (tmp_path / "pytorch_model_fsdp_0/.metadata").write_bytes(b"PK")
+    assert missing(tmp_path) == [(Severity.WARNING, "optimizer.bin")]
+    (tmp_path / "optimizer_0").mkdir()
+    (tmp_path / "optimizer_0/.metadata").write_bytes(b"PK")
+    assert missing(tmp_path) == []
+    for name in ("other/.metadata", "pytorch_model/mp_rank_00_model_states.pt"):
+        folder = tmp_path / name.replace("/", "_")
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(b"PK")
+        assert missing(state(folder)) == []

@@ -56,6 +56,7 @@ def test_random_states_of_every_process(tmp_path):
 def test_an_optimizer_without_its_scheduler_is_not_restored(tmp_path):
     """The Trainer restores both or none, and says nothing."""
     model = torch.nn.Linear(2, 2)
+    save_file({"w": torch.ones(2)}, tmp_path / "model.safetensors")
     with open_checkpoint(trainer(tmp_path, optimizer__pt=adam(model).state_dict())) as c:
         assert [(p.code, p.severity, p.where) for p in c.problems] == [
             ("hf-trainer.half-restored", Severity.SILENT, "scheduler.pt")
@@ -134,3 +135,28 @@ def test_an_adapter_whose_files_are_gone(tmp_path):
     with open_checkpoint(tmp_path) as c:
         assert (c.layout, c.writer, c.weights) == ("peft", "PEFT", ())
         assert [p.code for p in c.problems] == ["json.damaged"]
+
+
+def test_a_trainers_folder_without_a_model_is_an_error(tmp_path):
+    """The Trainer always saves weights; the optimizer it may be told to leave out."""
+    with open_checkpoint(trainer(tmp_path)) as c:
+        assert [(p.code, p.severity, p.where) for p in c.problems] == [
+            ("hf-trainer.missing", Severity.ERROR, "model.safetensors")
+        ]
+    with open_checkpoint(trainer(tmp_path, pytorch_model__bin={"w": torch.ones(2)})) as c:
+        assert not c.problems
+
+
+def test_a_cache_shows_its_files_once(tmp_path):
+    """`blobs/` holds what the links below `snapshots/` name."""
+    cache = tmp_path / "models--a--b"
+    (cache / "blobs").mkdir(parents=True)
+    (cache / "snapshots/abc").mkdir(parents=True)
+    save_file({"w": torch.ones(2)}, cache / "blobs/f00")
+    (cache / "snapshots/abc/model.safetensors").symlink_to("../../blobs/f00")
+    with open_checkpoint(tmp_path) as c:
+        assert [w.at.file for w in c.weights] == ["models--a--b/snapshots/abc/model.safetensors"]
+    (tmp_path / "own/blobs").mkdir(parents=True)
+    save_file({"w": torch.ones(2)}, tmp_path / "own/blobs/f00")
+    with open_checkpoint(tmp_path / "own") as c:
+        assert [w.at.file for w in c.weights] == ["blobs/f00"]

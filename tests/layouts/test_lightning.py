@@ -16,7 +16,7 @@ def test_a_file_with_a_scaler(fixtures_dir):
         assert (c.layout, c.writer) == ("lightning", "Lightning 2.6.6")
         assert [(s.name, s.at.path) for s in c.scalers] == [("MixedPrecision", ("MixedPrecision",))]
         assert [o.name for o in c.optimizers] == ["optimizer_states[0]"]
-        assert c.optimizers[0].names_from == "shapes"
+        assert c.optimizers[0].names_from == "order"
         assert [s.name for s in c.schedulers] == ["lr_schedulers[0]"]
         counters = {x.name: x.value for x in c.counters}
         assert (counters["epoch"], counters["global_step"], counters["completed_epochs"]) == (1, 8, 1)

@@ -38,7 +38,30 @@ def test_all_parameters_in_order():
     """As many ids as parameters, shape by shape."""
     opt = optimizer([(16, 4), (4, 16), (4,), (4, 16), (4,)])
     want = ["emb.weight", "fc.weight", "fc.bias", "head.weight", "head.bias"]
-    assert names(opt, weights(**NET)) == ("shapes", [want])
+    assert names(opt, weights(**NET)) == ("order", [want])
+
+
+def test_names_that_rest_on_the_order_say_so():
+    """Two equal layers passed in reverse leave no trace; shapes that are there once are certain in any order."""
+    assert names(optimizer([(8, 8), (8, 8)]), weights(b=(8, 8), a=(8, 8))) == ("order", [["b", "a"]])
+    assert names(optimizer([(8, 8), None]), weights(b=(8, 8), a=(3,))) == ("order", [["b", "a"]])
+    held = weights(b_w=(4, 2), b_b=(4,), a_w=(2, 2))
+    assert names(optimizer([(4, 2), (4,), (2, 2)]), held) == ("shapes", [["b.w", "b.b", "a.w"]])
+    assert names(optimizer([(2, 2), (4,), (4, 2)]), held) == ("shapes", [["a.w", "b.b", "b.w"]])
+
+
+def test_against_the_models_order_only_single_shapes_are_named():
+    """Head first, then the body: what could be two parameters is unknown, and so is all if a parameter is left out."""
+    opt = optimizer([(4, 16), (4,), (16, 4), (4, 16), (4,)])
+    assert names(opt, weights(**NET)) == ("shapes", [[None, None, "emb.weight", None, None]])
+    assert names(optimizer([(4, 16), (4,), (16, 4), (4, 16)]), weights(**NET))[0] == ""
+    assert names(optimizer([(4,), None, (4, 2)]), weights(b_w=(4, 2), b_b=(4,), a=(1,)))[0] == ""
+
+
+def test_buffers_of_a_pickled_module_are_no_parameters():
+    """Whatever they are called."""
+    held = Weights(at=At(""), tensors={"z.w": tensor(4), "mean": tensor(4)}, buffers=frozenset(("mean",)))
+    assert names(optimizer([(4,)]), held) == ("shapes", [["z.w"]])
 
 
 def test_two_groups_are_matched_each_in_order():

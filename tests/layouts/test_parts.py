@@ -1,5 +1,7 @@
 """The walk through a value tree."""
 
+import pytest
+
 from ckpttool.layouts._parts import Parts
 from ckpttool.layouts._spots import entries_of, fields_of, items_of, key_text
 from ckpttool.limits import Limits
@@ -23,7 +25,7 @@ def test_beside_a_part_deep_down_the_others_are_kept():
 def test_roots_that_are_no_dict_are_one_object():
     """A number, a list, a tensor: the file is the object."""
     assert parts(5, hint="file").custom[0].name == "file"
-    assert parts([tensor(2)]).custom[0].name == "value"
+    assert parts(["a"]).custom[0].name == "value"
     assert not parts(None).custom
     assert [c.name for c in parts({"a": 1}).custom] == ["a"]
     assert [c.at.path for c in parts({"a": 1}, role=Role.CUSTOM).custom] == [()]
@@ -130,3 +132,23 @@ def test_parts_of_several_files_are_added_up():
     first.add(second)
     assert first.config == {"lr": 1, "h": 3}
     assert list(first.config_at) == ["args", "b:args"]
+
+
+WHOLE = {"model": {"a.w": tensor(2)}, "optimizer": {"state": {}, "param_groups": [{"params": [0]}]}, "epoch": 3}
+
+
+@pytest.mark.parametrize("stem", ["config", "cfg", "args", "hparams", "training_args", "sampler", "dl_state_dict_0"])
+def test_content_comes_before_the_files_name(stem):
+    """A training checkpoint in config.pt is one; the name decides only where the content does not."""
+    found = parts(dict(WHOLE), hint=stem)
+    assert [len(k) for k in (found.weights, found.optimizers, found.counters)] == [1, 1, 1]
+    assert not found.config
+    assert not found.data
+    assert not parts({"config": {"lr": 1}}, hint=stem).data
+
+
+def test_the_files_name_decides_where_the_content_does_not():
+    """Arguments in config.pt, fields of a sampler in sampler.pt."""
+    assert parts({"lr": 0.1, "step": 3}, hint="config").config == {"lr": 0.1, "step": 3}
+    assert [d.fields for d in parts({"seed": 3, "epoch": 2}, hint="sampler_0").data] == [{"seed": 3, "epoch": 2}]
+    assert not parts({"lr": 0.1}, hint="other").config

@@ -1,6 +1,7 @@
 """What no trainer claims: any file, and folders of loose files."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -134,3 +135,46 @@ def test_too_many_optimizers_and_models_are_not_matched(tmp_path):
     )
     with open_checkpoint(tmp_path / "x.pt") as c:
         assert len(c.optimizers) == len(c.weights) == 101
+
+
+@pytest.mark.parametrize("nothing", [{}, [], None])
+def test_a_file_that_holds_nothing_says_so(tmp_path, nothing):
+    """As a note; `{}` in scaler.pt is a disabled scaler."""
+    for name in ("a.pt", "scaler.pt"):
+        torch.save(nothing, tmp_path / name)
+    with open_checkpoint(tmp_path / "a.pt") as c:
+        assert [(p.code, p.severity, p.message) for p in c.problems] == [
+            ("layout.empty", Severity.NOTE, "it holds nothing")
+        ]
+    with open_checkpoint(tmp_path / "scaler.pt") as c:
+        assert len(c.problems) == (0 if nothing == {} else 1)
+
+
+def test_a_file_that_may_not_be_read_is_said_with_the_systems_words(tmp_path, monkeypatch):
+    """And the next step is about permissions, not about copying."""
+    torch.save({"epoch": 3}, tmp_path / "a.pt")
+    torch.save({"epoch": 3}, tmp_path / "b.pt")
+    real = os.open
+
+    def denied(path, *args, **kwargs):
+        if Path(path).name == "a.pt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", denied)
+    with open_checkpoint(tmp_path) as c:
+        ((code, message, where, hint),) = [(p.code, p.message, p.where, p.hint) for p in c.problems]
+        assert (code, where) == ("file.unreadable", "a.pt")
+        assert message.endswith("Permission denied")
+        assert "permissions" in hint
+
+
+def test_links_to_folders_outside_are_said(tmp_path):
+    """As links to files are; one that stays inside shows nothing new."""
+    (tmp_path / "inside/own").mkdir(parents=True)
+    torch.save({"a.w": torch.ones(2)}, tmp_path / "inside/own/a.pt")
+    (tmp_path / "inside/out").symlink_to(tmp_path)
+    (tmp_path / "inside/same").symlink_to(tmp_path / "inside/own")
+    with open_checkpoint(tmp_path / "inside") as c:
+        assert [(p.code, p.where) for p in c.problems] == [("folder.refused", "out")]
+        assert [w.at.file for w in c.weights] == ["own/a.pt"]

@@ -80,3 +80,17 @@ def test_a_trainers_folder_may_say_so():
     """`training_args.bin` holds arguments whatever its class."""
     assert parts(thing("Odd", {"a": 1}), role=Role.CONFIG, hint="training_args").config == {"a": 1}
     assert list(parts(thing("Odd", {"a": 1}), role=Role.CONFIG).config_at) == ["arguments"]
+
+
+def test_how_long_training_shall_be_is_no_position():
+    """`epochs`, `num_epochs`, `max_steps` and `total_steps` are arguments."""
+    found = parts({"epochs": 90, "num_epochs": 90, "max_steps": 5, "total_steps": 5, "num_iterations": 4, "epoch": 3})
+    assert [(c.name, c.key) for c in found.counters] == [("epoch", "epoch")]
+
+
+def test_updates_of_an_average_are_not_the_step():
+    """`ema.num_updates` counts something else than fairseq's `num_updates`."""
+    found = parts({"ema": {"num_updates": 7, "epoch": 2}, "num_updates": 9})
+    assert [(c.name, c.key) for c in found.counters] == [
+        ("global_step", "num_updates"), ("ema_updates", "ema.num_updates"), ("epoch", "ema.epoch"),
+    ]  # fmt: skip

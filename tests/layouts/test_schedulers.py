@@ -8,7 +8,7 @@ from torch.optim import lr_scheduler as s
 from torch.optim.swa_utils import SWALR
 
 from ckpttool.model import Role
-from tests.layouts.trees import parts, parts_in, thing
+from tests.layouts.trees import parts, parts_in, tensor, thing
 
 MAKERS = {
     "StepLR": lambda o: s.StepLR(o, 3),
@@ -88,3 +88,18 @@ def test_a_flat_dict_under_a_schedulers_key_is_a_scheduler():
 def test_last_epoch_alone_is_no_scheduler():
     """Other things keep a `last_epoch` too."""
     assert not parts({"sampler_info": {"last_epoch": 3}}).schedulers
+
+
+def test_a_pickled_one_cycle_is_one_scheduler():
+    """Its `_schedule_phases` are details of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = parts_in({"scheduler": s.OneCycleLR(sgd(), 0.1, total_steps=10)})
+    assert [x.candidates for x in found.schedulers] == [("OneCycleLR",)]
+
+
+def test_weights_in_a_file_called_scheduler_are_weights():
+    """A scheduler keeps no arrays."""
+    found = parts({"weight": tensor(2, 2), "bias": tensor(2)}, hint="scheduler", role=Role.SCHEDULER)
+    assert not found.schedulers
+    assert len(found.weights) == 1

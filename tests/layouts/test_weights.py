@@ -212,3 +212,54 @@ def test_shared_and_deep_trees_are_no_state_dicts():
 def test_a_dict_of_a_subclass_holds_weights_too():
     """Entries of a dict subclass are entries."""
     assert only(parts({"m": thing("Config", entries=dict(SD))})).name == "m"
+
+
+LINEAR = {"weight": tensor(4, 2), "bias": tensor(4)}
+
+
+@pytest.mark.parametrize("beside", [{}, {"epoch": 3}, {"epoch": 3, "note": "x", "nothing": None}])
+@pytest.mark.parametrize("sd", [SD, LINEAR])
+def test_state_dicts_side_by_side_are_models(sd, beside):
+    """`{'G': ..., 'D': ...}` with or without an epoch."""
+    found = parts({"G": dict(sd), "D": dict(sd), **beside})
+    assert [(w.name, list(w.tensors)) for w in found.weights] == [("G", list(sd)), ("D", list(sd))]
+    assert [c.key for c in found.counters] == (["epoch"] if beside else [])
+
+
+def test_a_tensor_beside_models_does_not_merge_them():
+    """DINO saves teacher, student and the center of its loss."""
+    found = parts({"teacher": dict(SD), "student": dict(SD), "center": tensor(1, 8)})
+    assert [w.name for w in found.weights] == ["teacher", "student"]
+    assert [c.name for c in found.custom] == ["center"]
+
+
+@pytest.mark.parametrize("beside", [{}, {"epoch": 3}])
+def test_layers_of_one_model_stay_one(beside):
+    """Names that share prefixes, and flax's layers, with or without an epoch."""
+    flat = {"encoder.w": tensor(2), "decoder.w": tensor(2)}
+    assert list(only(parts({**flat, **beside})).tensors) == list(flat)
+    flax = {"Dense_0": {"kernel": tensor(2, 3), "bias": tensor(3)}, "Dense_1": {"kernel": tensor(3, 1)}}
+    found = parts({**flax, **beside})
+    assert list(only(found).tensors) == ["Dense_0.kernel", "Dense_0.bias", "Dense_1.kernel"]
+    assert [c.key for c in found.counters] == list(beside)
+    assert not found.custom
+
+
+def test_the_file_tells_a_modules_buffers():
+    """Names of buffers are kept, so that nobody counts them as parameters."""
+    found = only(parts_in({"net": Net()}))
+    want = {name for name, _ in Net().named_buffers() if name != "left"}
+    assert want <= found.buffers < found.tensors.keys()
+    assert only(parts(dict(SD))).buffers == frozenset()
+
+
+def test_a_bare_parameter_or_a_list_of_them_is_a_model():
+    """`torch.save(list(model.parameters()))` has numbers for names."""
+    found = only(parts_in(list(torch.nn.Linear(2, 3).parameters())))
+    assert {n: t.shape for n, t in found.tensors.items()} == {"0": (3, 2), "1": (3,)}
+    assert only(parts_in(tuple(torch.nn.Linear(2, 3).parameters()))).name == "model"
+    bare = only(parts_in(torch.nn.Parameter(torch.ones(2, 3))))
+    assert (bare.tensors["tensor"].shape, bare.paths) == ((2, 3), {"tensor": ()})
+    for other in (tensor(2, dtype="int64"), [tensor(2), 3], [tensor(2, dtype="int64")], []):
+        assert not parts(other).weights
+    assert not parts({"x": [tensor(2)]}).weights

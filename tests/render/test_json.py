@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from ckpttool.errors import TruncatedFile
 from ckpttool.render.json import encode, write
 
 
@@ -65,3 +66,21 @@ def test_elements_are_written_before_the_next_is_made():
 
     write({"tensors": elements()}, stream)
     assert json.loads(stream.getvalue()) == {"tensors": [{"n": 1}, {"n": 2}]}
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_document_that_breaks_off_is_closed(before):
+    """A failure midway is the last member, behind all that was read till then."""
+    stream = io.StringIO()
+
+    def elements():
+        yield from [{"n": 1}] * before
+        raise TruncatedFile("cut \x1b", where="m.pt", hint="again")
+
+    with pytest.raises(TruncatedFile):
+        write({"a": 1, "tensors": elements(), "findings": []}, stream)
+    assert json.loads(stream.getvalue()) == {
+        "a": 1,
+        "tensors": [{"n": 1}] * before,
+        "error": {"code": "truncated", "message": "cut \x1b", "where": "m.pt", "hint": "again"},
+    }

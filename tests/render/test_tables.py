@@ -62,3 +62,15 @@ def test_what_cannot_shrink_enough_becomes_paragraphs():
 def test_a_pipe_gets_rows_of_any_length():
     """Without columns nothing is folded."""
     assert text(Table([NAME], [("x" * 500,)]))[1] == "x" * 500
+
+
+def test_paragraphs_go_on_without_a_blank_label():
+    """A row without a first cell belongs to the one above; a cell wider than the terminal is folded, whatever follows."""
+    table = Table([Column("part"), Column("holds"), SIZE], [("model", "a " * 20, "1 B"), ("", "more", "")])
+    assert text(table, columns=30, indent=2) == [
+        "  model",
+        "      holds a a a a a a a a a",
+        "      a a a a a a a a a a a",
+        "      size 1 B",
+        "      more",
+    ]
