@@ -1,6 +1,6 @@
 # `make check` is what CI runs. The virtual environment is the one that the README makes.
 PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
-COMPLETE := pickles containers layouts# covered to the last branch
+COMPLETE := pickles containers layouts comparison# covered to the last branch
 
 .PHONY: check lint test coverage fixtures bench docs
 

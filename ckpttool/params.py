@@ -33,7 +33,7 @@ Parts = Annotated[
     typer.Option(
         "--part",
         metavar="NAME[,NAME]",
-        help="parts in full: model, ema, optimizer, scheduler, scaler, rng, data, custom, progress, config; "
+        help="parts in full: model, ema, optimizer, scheduler, scaler, rng, data, custom, progress, config, other; "
         "with --tensors, only tensors of these parts",
         rich_help_panel=SHOW,
     ),
@@ -89,7 +89,7 @@ Sort = Annotated[
 ]
 
 Format = Annotated[
-    str, typer.Option("--format", metavar="text|json", help="for people or for programs", rich_help_panel=OUTPUT)
+    str | None, typer.Option("--format", metavar="text|json", help="for people or for programs", rich_help_panel=OUTPUT)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="short for --format json", rich_help_panel=OUTPUT)]
 
@@ -109,7 +109,7 @@ LeftCheckpoint = Annotated[
 ]
 RightCheckpoint = Annotated[str, typer.Argument(metavar="RIGHT", help="what is held against it")]
 Rtol = Annotated[
-    float | str,
+    float,
     typer.Option(
         "--rtol", metavar="X", help="near if |right - left| <= atol + rtol * |left|", rich_help_panel=COMPARING
     ),
@@ -152,4 +152,4 @@ Overlap = Annotated[
 Stat = Annotated[bool, typer.Option("--stat", help="one line for each part", rich_help_panel=SHOW)]
 Top = Annotated[int, typer.Option("--top", metavar="N", help="lines for each part", rich_help_panel=SHOW)]
 EveryRow = Annotated[bool, typer.Option("--all", help="every tensor and field, nothing folded", rich_help_panel=SHOW)]
-Quiet = Annotated[bool, typer.Option("--quiet", help="no output, only the exit code", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="no report as text, only the exit code", rich_help_panel=OUTPUT)]

@@ -2,32 +2,22 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ckpttool.blocks import Progress
-from ckpttool.commands._diff_report import DiffReport, Side
+from ckpttool.commands._diff_report import DiffReport
+from ckpttool.commands._diffed import Shown, Side
 from ckpttool.commands._nearest import nearest
 from ckpttool.commands._opened_sides import opened_side, require_one_each, unchanged
 from ckpttool.commands._options import parts_of
 from ckpttool.comparison.checkpoints import compare_checkpoints, tensor_bytes
-from ckpttool.comparison.figures import Tolerance
 from ckpttool.comparison.parts import Choices, PartComparison
+from ckpttool.comparison.tolerance import Tolerance
 from ckpttool.errors import CkptError, NoSuchKey, UnsupportedFormat, UsageError
 from ckpttool.limits import DEFAULT_LIMITS
 from ckpttool.model import Checkpoint, Role
 
 _NAMED = 3  # names in a hint
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """How much of a comparison is shown."""
-
-    stat: bool = False  # one line for each part
-    top: int = 10  # lines of a table
-    every: bool = False
-    quiet: bool = False
 
 
 def choices(  # one parameter for each option that is checked here

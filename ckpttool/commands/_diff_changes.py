@@ -1,10 +1,11 @@
 """Fields that differ, as a table: what all parameters of an optimizer have in common stands in one line."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ckpttool.blocks import Block, Cell, Column, Note, Style, Table, Text
 from ckpttool.commands._brief import brief
+from ckpttool.commands._diffed import Shown
 from ckpttool.commands._names import dotted
 from ckpttool.commands._words import listed, plural
 from ckpttool.comparison.fields import FieldChange
@@ -16,14 +17,12 @@ from ckpttool.elements import number
 from ckpttool.model import Role
 from ckpttool.values import Attribute, NumpyScalar, TensorRef
 
-if TYPE_CHECKING:
-    from ckpttool.commands._comparing import Shown
-
 _NAMED = 4  # parameters in a line
+_FLOAT32, _DIGITS = 32, 9  # bits of a float, and the decimal digits that tell all of them apart
 _TWICE = 2  # fields are short: twice as many are shown as tensors
 
 
-def changes(part: PartComparison, choices: Choices, shown: "Shown") -> Iterator[Block]:
+def changes(part: PartComparison, choices: Choices, shown: Shown) -> Iterator[Block]:
     """The fields of a part that are not identical, in the left side's order."""
     lines = [[change] for change in part.changes]
     if part.role is Role.OPTIMIZER and not shown.every:
@@ -98,11 +97,19 @@ def _told(value: Any) -> str:
     if value is ABSENT:
         return "absent"
     if isinstance(value, TensorRef):
-        item = number(value) if value.numel == 1 else None
-        return f"{value.dtype.name} {list(value.shape)}" if item is None else brief(item)
-    if isinstance(value, NumpyScalar) and isinstance(item := value.item(), bool | int | float):
-        return brief(item)
+        return _element(value)
+    if isinstance(value, NumpyScalar) and (plain := number(value)) is not None:
+        return brief(plain)
     return brief(value)
+
+
+def _element(tensor: TensorRef) -> str:
+    """The number of a tensor that holds one, with no more digits than its type has; any other by type and shape."""
+    item = number(tensor) if tensor.numel == 1 else None
+    if item is None:
+        return f"{tensor.dtype.name} {list(tensor.shape)}"
+    narrow = isinstance(item, float) and tensor.dtype.bits <= _FLOAT32
+    return f"{item:.{_DIGITS}g}" if narrow else brief(item)
 
 
 def _typed(value: Any, told: str) -> str:
@@ -114,7 +121,7 @@ def _typed(value: Any, told: str) -> str:
 
 def _same(change: FieldChange) -> str:
     """Why two that read the same are not."""
-    return "" if change.tensor is None else "other bits"
+    return "they differ beyond what is shown" if change.tensor is None else "other bits"
 
 
 def _figures(compared: TensorComparison | None) -> str:

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ckpttool.commands._diffed import Diffed
 from ckpttool.commands._names import json_key
 from ckpttool.commands._values import Trees
 from ckpttool.comparison.fields import ABSENT, FieldChange
@@ -12,11 +13,8 @@ from ckpttool.comparison.parts import PartComparison, TensorRow
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.values import TensorRef
 
-if TYPE_CHECKING:
-    from ckpttool.commands._diff_report import DiffReport
 
-
-def diff_document(report: "DiffReport") -> dict[str, object]:
+def diff_document(report: Diffed) -> dict[str, object]:
     """All that was compared; identical tensors are listed with `--all`, and counted always."""
     choices, tolerance = report.choices, report.choices.tolerance
     return {
@@ -33,7 +31,7 @@ def diff_document(report: "DiffReport") -> dict[str, object]:
     }  # fmt: skip
 
 
-def _part(part: PartComparison, report: "DiffReport") -> dict[str, object]:
+def _part(part: PartComparison, report: Diffed) -> dict[str, object]:
     counts = Counter(row.compared.sameness for row in part.tensors)
     aligned, trees = part.alignment, Trees()
     return {

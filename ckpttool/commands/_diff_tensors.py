@@ -2,18 +2,16 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ckpttool.blocks import Block, Cell, Column, Note, Style, Table, Text
+from ckpttool.commands._diffed import Shown
 from ckpttool.commands._numbered import common_name, without_numbers
 from ckpttool.commands._words import plural
 from ckpttool.comparison.figures import Figures
 from ckpttool.comparison.parts import Choices, TensorRow
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.tensors import TensorComparison
-
-if TYPE_CHECKING:
-    from ckpttool.commands._comparing import Shown
 
 _COLUMNS = (
     Column("tensor", shrink=True), Column("differing", align="right"), Column("max |Δ|", align="right"),
@@ -22,7 +20,7 @@ _COLUMNS = (
 _DIGITS = (4, 6, 9)  # of two numbers side by side, more where fewer do not tell them apart; 17 tell all apart
 
 
-def tensors(rows: list[TensorRow], choices: Choices, shown: "Shown") -> Iterator[Block]:
+def tensors(rows: list[TensorRow], choices: Choices, shown: Shown) -> Iterator[Block]:
     """The table, and how many tensors it leaves out."""
     folds = [[row] for row in rows] if shown.every else _folded(rows)
     folds.sort(key=lambda fold: -max(_weight(row) for row in fold))

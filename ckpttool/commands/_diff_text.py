@@ -2,24 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ckpttool.blocks import Block, Cell, Column, Fields, Heading, Note, Style, Table, Text
 from ckpttool.commands._diff_changes import changes
 from ckpttool.commands._diff_tensors import tensors
+from ckpttool.commands._diffed import Diffed, Shown, Side
 from ckpttool.commands._words import figure, listed, plural, size
 from ckpttool.comparison.parts import Choices, PartComparison
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.model import Role
 
-if TYPE_CHECKING:
-    from ckpttool.commands._comparing import Shown
-    from ckpttool.commands._diff_report import DiffReport, Side
-
 _NAMED = 4  # names in a sentence
 
 
-def diff_blocks(report: "DiffReport", shown: "Shown") -> Iterator[Block]:
+def diff_blocks(report: Diffed, shown: Shown) -> Iterator[Block]:
     """The report; parts without a difference take one line at the most."""
     yield Fields([("left", _side(report.left)), ("right", _side(report.right)), ("", _answer(report))])
     parts = [part for part in report.parts if not part.empty]
@@ -31,20 +27,32 @@ def diff_blocks(report: "DiffReport", shown: "Shown") -> Iterator[Block]:
         yield from _part(part, report.choices, shown)
 
 
-def _side(side: "Side") -> Cell:
+def _side(side: Side) -> Cell:
     return [Text(side.path, "name"), Text(f"  {side.layout}, {side.container}", "dim")]
 
 
-def _answer(report: "DiffReport") -> Cell:
+def _answer(report: Diffed) -> Cell:
     if not report.parts:
         return Text("identical: both are empty", "good")
     verdict = report.verdict
     if not report.different:
         return Text(str(verdict), "good")
-    told = [f"{_title(p)} {_amount(p, report.choices)}" for p in report.parts if p.differs(report.choices)]
+    both = [p for p in report.parts if p.side == "both" and p.differs(report.choices)]
+    told = [f"{_title(p)} {_amount(p, report.choices)}" for p in both] + list(_one_sided(report.parts))
     same = verdict is Sameness.SAME_VALUES
     head = Text("same values, not the same bits: ", "warn") if same else Text("different: ", "bad")
     return [head, "; ".join(told)]
+
+
+def _one_sided(parts: Sequence[PartComparison]) -> Iterator[str]:
+    """`custom saver, sampler only on the right`: parts that one side does not have, those of a role together."""
+    groups: dict[tuple[Role, str], list[PartComparison]] = {}
+    for part in parts:
+        if part.side != "both":
+            groups.setdefault((part.role, part.side), []).append(part)
+    for (_, side), found in groups.items():
+        names = [_title(found[0]), *(part.name for part in found[1:])]
+        yield f"{listed(names, most=_NAMED)} only on the {side}"
 
 
 def _title(part: PartComparison) -> str:
@@ -81,7 +89,7 @@ def _held(part: PartComparison) -> str:
     return ", ".join([*told, *([plural(part.fields, "field")] if part.fields else [])])
 
 
-def _part(part: PartComparison, choices: Choices, shown: "Shown") -> Iterator[Block]:
+def _part(part: PartComparison, choices: Choices, shown: Shown) -> Iterator[Block]:
     notes = list(_notes(part, choices))
     unlike = [row for row in part.tensors if row.compared.sameness is not Sameness.IDENTICAL]
     if part.side != "both" or not (unlike or part.changes or part.differs(choices) or notes or shown.every):
@@ -105,7 +113,7 @@ def _counts(part: PartComparison) -> Cell:
     return "; ".join(words)
 
 
-def _only(part: PartComparison, shown: "Shown") -> Iterator[Block]:
+def _only(part: PartComparison, shown: Shown) -> Iterator[Block]:
     """Tensors without a partner."""
     rows: list[Sequence[Cell]] = []
     hidden = 0

@@ -52,10 +52,11 @@ def diff(  # noqa: PLR0913  # one parameter for each option of the command
       70  a bug of ckpt
     """
     from ckpttool.commands import _comparing  # `--help` must not pay for it
+    from ckpttool.commands._diffed import Shown
 
     choices = _comparing.choices(
         rtol=rtol, atol=atol, ulp=ulp, by_value=by_value, part=part, select=tuple(select or ()),
         exclude=tuple(exclude or ()), maps=tuple(map or ()), literal=no_align, overlap=overlap, limits=limit or [],
     )  # fmt: skip
-    shown = _comparing.Shown(stat=stat, top=_comparing.whole("--top", top), every=all, quiet=quiet)
+    shown = Shown(stat=stat, top=_comparing.whole("--top", top), every=all, quiet=quiet)
     return _comparing.report(os.fspath(left), os.fspath(right), choices, shown, progress)

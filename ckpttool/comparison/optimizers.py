@@ -1,13 +1,16 @@
 """Which parameter of one optimizer is which of the other: by name where both know names, else by position."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
+from ckpttool.comparison.alignment import renaming
 from ckpttool.model import OptimizerState
 from ckpttool.names import without_wrappers
 from ckpttool.values import Value
 
 Ids = tuple[Value, ...]  # of one parameter; empty on the side that has no such parameter
+NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,39 +20,85 @@ class ParamPair:
     label: str  # its name, or `param 3`
     left: Ids
     right: Ids
+    left_place: int = NOWHERE  # among all parameters of all groups
+    right_place: int = NOWHERE
 
 
-def pair_params(left: OptimizerState, right: OptimizerState) -> tuple[list[ParamPair], str]:
+@dataclass(frozen=True, slots=True)
+class _Param:
+    place: int
+    identity: Value
+    name: str | None  # as it is on the right side
+
+
+def pair_params(
+    left: OptimizerState, right: OptimizerState, *, maps: Sequence[str] = (), literal: bool = False
+) -> tuple[list[ParamPair], str]:
     """Pair the parameters of two optimizers.
 
+    Those whose name both sides know are paired by it; of the rest, those that lack a name on a side are paired in
+    their order. Names that the sides know and that differ are different parameters.
+
+    Args:
+        maps, literal: as for `align`.
+
     Returns:
-        The pairs in the left side's order, and how they were paired: `name`, `position`, or empty where a side has no
-        parameters.
+        The pairs in the left side's order, and how they were paired: `name`, `position`, `name and position`, or
+        empty where a side has no parameters.
     """
-    mine, other = list(_params(left)), list(_params(right))
-    names_left, names_right = _names(mine), _names(other)
-    if names_left and names_right:
-        ids_left = {n: (i,) for n, (i, _) in zip(names_left, mine, strict=True)}
-        ids_right = {n: (i,) for n, (i, _) in zip(names_right, other, strict=True)}
-        labels = dict.fromkeys([*names_left, *names_right])
-        return [ParamPair(n, ids_left.get(n, ()), ids_right.get(n, ())) for n in labels], "name"
-    count = max(len(mine), len(other))
-    known = names_left or names_right
-    places = [known[n] if n < len(known) else f"param {n}" for n in range(count)]
-    pairs = [ParamPair(places[n], _id_at(mine, n), _id_at(other, n)) for n in range(count)]
-    return pairs, "position" if mine and other else ""
+    rename = renaming(maps)
+    bare: Callable[[str], str] = str if literal else without_wrappers
+    mine = _params(left, lambda name: bare(name if literal else rename(name)))
+    other = _params(right, bare)
+    by_name = {p.name: p for p in other if p.name is not None}
+    partners = {p.place: by_name[p.name] for p in mine if p.name is not None and p.name in by_name}
+    ways = ["name"] if partners else []
+    spare_left = [p for p in mine if p.place not in partners]
+    taken = {p.place for p in partners.values()}
+    spare_right = [p for p in other if p.place not in taken]
+    if not (_all_named(spare_left) and _all_named(spare_right)):
+        partners |= {a.place: b for a, b in zip(spare_left, spare_right, strict=False)}
+        taken = {p.place for p in partners.values()}
+        ways += ["position"] if spare_left and spare_right else []
+    pairs = [_pair(p, partners.get(p.place)) for p in mine]
+    return [*pairs, *(_pair(None, p) for p in other if p.place not in taken)], " and ".join(ways)
 
 
-def _id_at(params: list[tuple[Value, str | None]], place: int) -> Ids:
-    return (params[place][0],) if place < len(params) else ()
+def groups_of(optimizer: OptimizerState) -> Mapping[int, int]:
+    """The param group of each parameter, by its place among all."""
+    groups = (n for n, group in enumerate(optimizer.groups) for _ in group.params)
+    return dict(enumerate(groups))
 
 
-def _params(optimizer: OptimizerState) -> Iterator[tuple[Value, str | None]]:
-    for group in optimizer.groups:
-        yield from zip(group.params, group.names, strict=True)
+def _params(optimizer: OptimizerState, spell: Callable[[str], str]) -> list[_Param]:
+    """All parameters; a name that two of them have is none."""
+    every = [pair for group in optimizer.groups for pair in zip_longest(group.params, group.names)]
+    names = [None if name is None else spell(name) for _, name in every]
+    unique = set(_once(name for name in names if name is not None))
+    return [
+        _Param(n, identity, name if name in unique else None)
+        for n, ((identity, _), name) in enumerate(zip(every, names, strict=True))
+    ]
 
 
-def _names(params: list[tuple[Value, str | None]]) -> list[str]:
-    """Names without wrapper segments; empty where one is unknown or two are the same."""
-    names = [without_wrappers(name) for _, name in params if name is not None]
-    return names if len(names) == len(params) and len(set(names)) == len(names) else []
+def _once(names: Iterable[str]) -> Iterator[str]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    yield from (name for name, count in counts.items() if count == 1)
+
+
+def _all_named(params: list[_Param]) -> bool:
+    return all(p.name is not None for p in params)
+
+
+def _pair(left: _Param | None, right: _Param | None) -> ParamPair:
+    known = [p for p in (left, right) if p is not None]
+    name = next((p.name for p in known if p.name is not None), None)
+    return ParamPair(
+        name or f"param {known[0].place}",
+        () if left is None else (left.identity,),
+        () if right is None else (right.identity,),
+        NOWHERE if left is None else left.place,
+        NOWHERE if right is None else right.place,
+    )

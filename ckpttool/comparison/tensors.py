@@ -3,29 +3,27 @@
 Equal bytes are found by comparing memory, block by block, and never go through arithmetic.
 """
 
-import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ckpttool.comparison.figures import EXACT, Figures, Tolerance, figures
+from ckpttool.comparison.figures import Figures, figures
+from ckpttool.comparison.runs import BLOCK, same_run
+from ckpttool.comparison.sameness import Sameness, sameness_of
+from ckpttool.comparison.sides import read_of
+from ckpttool.comparison.tolerance import EXACT, Tolerance
+from ckpttool.comparison.trees import leaf_pairs
+from ckpttool.dtypes import DType
 from ckpttool.elements import windows
+from ckpttool.errors import LimitExceeded, UnsupportedFormat
 from ckpttool.limits import DEFAULT_LIMITS, Limits
-from ckpttool.values import TensorRef, Value
-
-_BLOCK = 2**18  # bytes compared at a time: two of them stay in the processor's cache
+from ckpttool.sources import Source
+from ckpttool.values import TensorRef
 
 Progress = Callable[[int], None]
 
-
-class Sameness(enum.StrEnum):
-    """How alike two tensors are, most alike first."""
-
-    IDENTICAL = "identical"  # bit for bit, same type and shape
-    SAME_VALUES = "same values"  # every element equal in value; the type, a sign of zero or a NaN's bits differ
-    WITHIN_TOLERANCE = "within tolerance"
-    DIFFERENT = "different"
-    OTHER_SHAPE = "other shape"
-    OTHER_KIND = "other kind"  # dense against sparse, a tensor against one without values
+_WIDEST = {"complex": 128}  # bits of a number that float64 can tell from the next; 64 for all others
+_SPARSE = 2  # bytes between the first and the last element, as a multiple of theirs, that are read without picking
+_DENSE = ("strided", "ndarray")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,7 @@ class TensorComparison:
     @property
     def other_dtype(self) -> bool:
         """Whether the element types differ."""
-        return self.left.dtype != self.right.dtype
+        return not same_type(self.left.dtype, self.right.dtype)
 
     @property
     def other_strides(self) -> bool:
@@ -50,6 +48,11 @@ class TensorComparison:
         return self.left.contiguous != self.right.contiguous or (
             not self.left.contiguous and self.left.stride != self.right.stride
         )
+
+
+def same_type(left: DType, right: DType) -> bool:
+    """Whether two element types are one: numpy's `float32` is torch's."""
+    return left.name == right.name and left.bits == right.bits
 
 
 def compare_tensors(
@@ -68,24 +71,38 @@ def compare_tensors(
         progress: told the bytes of the left side after each block.
 
     Raises:
-        CkptError: from reading either side.
+        CkptError: from reading; the message says which side.
     """
-    if left.kind != right.kind and {left.kind, right.kind} - {"strided", "ndarray"}:
+    if left.kind != right.kind and not (left.kind in _DENSE and right.kind in _DENSE):
         note = f"{left.kind} against {right.kind}"
         return TensorComparison(left=left, right=right, sameness=Sameness.OTHER_KIND, note=note)
     if left.shape != right.shape:
         return TensorComparison(left=left, right=right, sameness=Sameness.OTHER_SHAPE)
     if left.parts or right.parts:
-        return _compare_parts(left, right, limits, progress)
+        return _compare_parts(left, right, tolerance, limits, progress)
+    return _compare_whole(left, right, tolerance, limits, progress)
+
+
+def _compare_whole(
+    left: TensorRef, right: TensorRef, tolerance: Tolerance, limits: Limits, progress: Progress | None
+) -> TensorComparison:
+    """Compare two tensors of one shape that are not made of parts."""
     if left.storage is None or right.storage is None:
-        same = Sameness.IDENTICAL if left.dtype == right.dtype else Sameness.DIFFERENT
-        return TensorComparison(left=left, right=right, sameness=same, note="neither side holds values")
-    if left.dtype == right.dtype and same_bits(left, right, limits, progress):
+        same = left.storage is right.storage and same_type(left.dtype, right.dtype)
+        found = Sameness.IDENTICAL if same else Sameness.DIFFERENT
+        return TensorComparison(left=left, right=right, sameness=found, note="without values")
+    told = None if progress is None else _Once(progress)
+    if same_type(left.dtype, right.dtype) and same_bits(left, right, limits, told):
         return TensorComparison(left=left, right=right, sameness=Sameness.IDENTICAL)
-    if left.dtype.family in ("bits", "quantized", "other") or right.dtype.family in ("bits", "quantized", "other"):
+    if not (_numeric(left.dtype) and _numeric(right.dtype)):
         return TensorComparison(left=left, right=right, sameness=Sameness.DIFFERENT, by_bits=True)
-    result = figures(left, right, limits=limits, tolerance=tolerance)
+    result = figures(left, right, limits=limits, tolerance=tolerance, progress=told and told.again(left.dtype))
     return TensorComparison(left=left, right=right, sameness=_judged(result, tolerance), figures=result)
+
+
+def _numeric(dtype: DType) -> bool:
+    """Whether the elements are numbers that arithmetic in float64 can tell apart."""
+    return dtype.family not in ("bits", "quantized", "other") and dtype.bits <= _WIDEST.get(dtype.family, 64)
 
 
 def _judged(result: Figures, tolerance: Tolerance) -> Sameness:
@@ -96,18 +113,53 @@ def _judged(result: Figures, tolerance: Tolerance) -> Sameness:
     return Sameness.DIFFERENT
 
 
+class _Once:
+    """Tells progress once for bytes that are read twice: for their bits, then for figures."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._told = self._done = 0
+
+    def __call__(self, nbytes: int) -> None:
+        self._done += nbytes
+        if self._done > self._told:
+            self._progress(self._done - self._told)
+            self._told = self._done
+
+    def again(self, dtype: DType) -> Progress:
+        """Begin a second time; what is told from now on are elements."""
+        self._done = 0
+        return lambda elements: self(dtype.nbytes(elements))
+
+
 def same_bits(left: TensorRef, right: TensorRef, limits: Limits, progress: Progress | None = None) -> bool:
     """Whether two tensors of one shape and type have the same elements bit for bit, wherever they lie.
 
-    Two views of one storage at one place are the same without reading.
+    Two views of one storage at one place are the same without reading. Two views with the same strides are the same
+    where all that lies between their first and last element is.
     """
     if left.storage is right.storage and left.tied_to(right) and (left.conj, left.neg) == (right.conj, right.neg):
         return True
-    if _plain(left) and _plain(right):
-        return _same_bytes(left, right, progress)
-    size = _BLOCK // max(1, left.dtype.bits // 8)
-    pairs = zip(windows(left, limits=limits, elements=size), windows(right, limits=limits, elements=size), strict=True)
-    for (_, a), (_, b) in pairs:
+    if not left.numel:
+        return True
+    if left.contiguous and right.contiguous and _as_stored(left, right):
+        return _same_bytes(left, right, left.numel, progress)
+    between = 1 + sum((extent - 1) * step for extent, step in zip(left.shape, left.stride, strict=False))
+    if left.stride == right.stride and _as_stored(left, right) and between <= _SPARSE * left.numel:
+        if _same_bytes(left, right, between, None):
+            if progress is not None:
+                progress(left.nbytes)
+            return True
+        if between <= left.numel:  # nothing lies between that does not belong to it
+            return False
+    return _same_windows(left, right, limits, progress)
+
+
+def _same_windows(left: TensorRef, right: TensorRef, limits: Limits, progress: Progress | None) -> bool:
+    size = BLOCK // max(1, left.dtype.bits // 8)
+    mine = read_of("left", windows(left, limits=limits, elements=size))
+    other = read_of("right", windows(right, limits=limits, elements=size))
+    for (_, a), (_, b) in zip(mine, other, strict=True):
         if a.tobytes() != b.tobytes():
             return False
         if progress is not None:
@@ -115,45 +167,102 @@ def same_bits(left: TensorRef, right: TensorRef, limits: Limits, progress: Progr
     return True
 
 
-def _plain(tensor: TensorRef) -> bool:
-    """Whether the values are a run of bytes of the file."""
-    return tensor.contiguous and not (tensor.conj or tensor.neg) and not (tensor.storage and tensor.storage.big_endian)
+def _as_stored(left: TensorRef, right: TensorRef) -> bool:
+    """Whether equal bytes mean equal values: one byte order, and the same flags."""
+    flags = [(t.conj, t.neg, t.storage is not None and t.storage.big_endian) for t in (left, right)]
+    return flags[0] == flags[1]
 
 
-def _same_bytes(left: TensorRef, right: TensorRef, progress: Progress | None) -> bool:
-    a, b = left.storage, right.storage
-    if a is None or b is None:
-        return a is b
-    start_a = a.start + left.dtype.nbytes(left.storage_offset)
-    start_b = b.start + right.dtype.nbytes(right.storage_offset)
-    size = left.nbytes
-    block_a, block_b = bytearray(min(_BLOCK, size)), bytearray(min(_BLOCK, size))
-    for done in range(0, size, _BLOCK):
-        count = min(_BLOCK, size - done)
-        if count < len(block_a):
-            block_a, block_b = bytearray(count), bytearray(count)
-        a.source.read_into(start_a + done, memoryview(block_a))
-        b.source.read_into(start_b + done, memoryview(block_b))
-        if block_a != block_b:  # memcmp
-            return False
-        if progress is not None:
-            progress(count)
-    return True
+def _same_bytes(left: TensorRef, right: TensorRef, elements: int, progress: Progress | None) -> bool:
+    """Compare so many elements from the first one on, as they are stored."""
+    return same_run(*_first_byte(left), *_first_byte(right), left.dtype.nbytes(elements), progress)
 
 
-def _compare_parts(left: TensorRef, right: TensorRef, limits: Limits, progress: Progress | None) -> TensorComparison:
-    """Compare a tensor made of parts (indices and values, codes and scale) part by part, by bits."""
-    same = left.dtype == right.dtype and [n for n, _ in left.parts] == [n for n, _ in right.parts]
-    same = same and all(
-        _same_part(a, b, limits, progress) for (_, a), (_, b) in zip(left.parts, right.parts, strict=True)
+def _first_byte(tensor: TensorRef) -> tuple[Source, int]:
+    storage = tensor.storage
+    if storage is None:
+        raise UnsupportedFormat(f"a tensor of kind {tensor.kind} has no elements of its own to read")
+    return storage.source, storage.start + tensor.dtype.nbytes(tensor.storage_offset)
+
+
+def _compare_parts(
+    left: TensorRef, right: TensorRef, tolerance: Tolerance, limits: Limits, progress: Progress | None
+) -> TensorComparison:
+    """Compare tensors made of parts (indices and values, codes and scale) part by part.
+
+    The figures are those of the first part that differs in numbers; the note names the parts that differ.
+    """
+    unlike: list[str] = []
+    found, first = Sameness.IDENTICAL, None
+    pending: list[tuple[str, TensorRef, TensorRef]] = [("", left, right)]
+    count = 0
+    while pending:
+        name, a, b = pending.pop()
+        count += 1
+        if count > limits.nodes:  # parts that are made of parts, and so on
+            raise LimitExceeded(f"a tensor is made of more than {limits.nodes:,} parts")
+        if _made_alike(a, b):
+            found = _worse(found, _own_elements(a, b, limits, progress), name or "elements", unlike)
+            for part, x, y in _parts_of(name, a, b, limits):
+                if isinstance(x, TensorRef) and isinstance(y, TensorRef):
+                    pending.append((part, x, y))
+                else:
+                    found = _worse(found, sameness_of(x, y, tolerance), part, unlike)
+            continue
+        compared = _compare_leaf(a, b, tolerance, limits, progress)
+        found = _worse(found, compared.sameness, name, unlike)
+        first = first or compared.figures
+    differing = first if first is not None and found is not Sameness.IDENTICAL else None
+    note = f"differs in {', '.join(dict.fromkeys(unlike))}" if unlike else ""
+    by_bits = found is Sameness.DIFFERENT and differing is None
+    return TensorComparison(
+        left=left,
+        right=right,
+        sameness=found,
+        figures=differing,
+        by_bits=by_bits,
+        note=note,
     )
-    if same and left.storage is not None and right.storage is not None:
-        same = same_bits(left, right, limits, progress)
-    sameness = Sameness.IDENTICAL if same else Sameness.DIFFERENT
-    return TensorComparison(left=left, right=right, sameness=sameness, by_bits=True)
 
 
-def _same_part(a: Value, b: Value, limits: Limits, progress: Progress | None) -> bool:
-    if isinstance(a, TensorRef) and isinstance(b, TensorRef):
-        return compare_tensors(a, b, limits=limits, progress=progress).sameness is Sameness.IDENTICAL
-    return type(a) is type(b) and (a == b or repr(a) == repr(b))  # a NaN scale is spelled alike on both sides
+def _compare_leaf(
+    a: TensorRef, b: TensorRef, tolerance: Tolerance, limits: Limits, progress: Progress | None
+) -> TensorComparison:
+    """Compare two parts that are plain tensors, or that are made in different ways."""
+    if a.parts or b.parts:
+        return TensorComparison(left=a, right=b, sameness=Sameness.OTHER_KIND)
+    return compare_tensors(a, b, tolerance=tolerance, limits=limits, progress=progress)
+
+
+def _made_alike(a: TensorRef, b: TensorRef) -> bool:
+    """Whether both are made of parts of the same names."""
+    names = [name for name, _ in a.parts]
+    one_make = a.kind == b.kind and a.shape == b.shape
+    return bool(names) and one_make and names == [name for name, _ in b.parts]
+
+
+def _own_elements(a: TensorRef, b: TensorRef, limits: Limits, progress: Progress | None) -> Sameness:
+    """Compare the bits that a quantized tensor has beside its parts."""
+    one_type = same_type(a.dtype, b.dtype)
+    if a.storage is None and b.storage is None:
+        return Sameness.IDENTICAL if one_type else Sameness.SAME_VALUES  # the parts say more
+    same = one_type
+    if one_type and a.storage is not None and b.storage is not None:
+        same = same_bits(replace(a, parts=()), replace(b, parts=()), limits, progress)
+    return Sameness.IDENTICAL if same else Sameness.DIFFERENT
+
+
+def _parts_of(name: str, a: TensorRef, b: TensorRef, limits: Limits) -> "list[tuple[str, object, object]]":
+    """The parts, those that are lists or dicts as what is in them; the last one first, as a stack takes them."""
+    found = []
+    for (part, x), (_, y) in zip(a.parts, b.parts, strict=True):
+        title = f"{name}.{part}" if name else part
+        found += [(title, p, q) for _, p, q in leaf_pairs(x, y, limits)]
+    return found[::-1]
+
+
+def _worse(found: Sameness, other: Sameness, name: str, unlike: list[str]) -> Sameness:
+    if other is Sameness.IDENTICAL:
+        return found
+    unlike.append(name)
+    return max(found, other, key=lambda s: s.rank)

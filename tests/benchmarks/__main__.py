@@ -3,39 +3,16 @@
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks.measuring import RUNS, Best, best_in_turn
+from tests.benchmarks.comparisons import comparisons
+from tests.benchmarks.measuring import CKPT, PYTHON, RUNS, Row, best_in_turn
 
-PYTHON = sys.executable
-CKPT = [PYTHON, "-m", "ckpttool"]
 LOAD = "import sys, torch; torch.load(sys.argv[1], mmap=True, weights_only=True)"
 MOST_MEMORY = 60_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One promise and what was measured."""
-
-    what: str
-    ours: Best
-    theirs: Best
-    most_time: float  # as a part of theirs
-    most_memory: int | None = None  # bytes
-
-    @property
-    def ratio(self) -> float:
-        """Our time as a part of theirs."""
-        return self.ours.seconds / self.theirs.seconds
-
-    @property
-    def kept(self) -> bool:
-        """Whether the promise holds."""
-        return self.ratio <= self.most_time and (self.most_memory is None or self.ours.peak_bytes < self.most_memory)
 
 
 def inspect(kind: str, folder: Path, most_time: float, most_memory: int | None = None) -> Row:
@@ -56,6 +33,7 @@ def rows(folder: Path) -> list[Row]:
         inspect("50000", folder, 0.4),
         inspect("300MB", folder, 0.15, MOST_MEMORY),
         inspect("3GB", folder, 0.15, MOST_MEMORY),
+        *comparisons(folder),
     ]
 
 
@@ -72,7 +50,7 @@ def main() -> int:
             f"{row.ours.seconds * 1000:.0f} ms",
             f"{row.theirs.seconds * 1000:.0f} ms",
             f"{row.ratio:.3f}",
-            f"<= {row.most_time}",
+            f"<= {row.most_time:.3g}",
             f"{row.ours.peak_bytes / 1e6:.1f} MB",
             f"< {row.most_memory / 1e6:.0f} MB" if row.most_memory else "",
             "kept" if row.kept else "BROKEN",

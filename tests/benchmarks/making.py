@@ -1,6 +1,7 @@
 """Checkpoints to measure on, written by torch: `python -m tests.benchmarks.making KIND PATH`."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -30,7 +31,21 @@ def many(path: Path, count: int) -> None:
     torch.save({f"layers.{n}.scale": torch.full((1,), float(n)) for n in range(count)}, path)
 
 
+def model(path: Path, gigabytes: float, *, moved: Callable[[int], bool] = lambda _: False) -> None:
+    """Weights in bfloat16, drawn anew each time from the same seed; those that `moved` names are a step farther."""
+    width = int((gigabytes * 1e9 / 2 / (LAYERS * 6 + 1)) ** 0.5)
+    generator = torch.Generator().manual_seed(0)
+    weights = {}
+    for n in range(LAYERS * 6 + 1):
+        drawn = torch.randn(width, width, generator=generator)
+        weights[f"layers.{n}.weight"] = (drawn * 1.001 + 1e-3 if moved(n) else drawn).bfloat16()
+    torch.save(weights, path)
+
+
 KINDS = {
+    "600MB": lambda path: model(path, 0.6),
+    "600MB-one": lambda path: model(path, 0.6, moved=lambda n: n == LAYERS),
+    "600MB-all": lambda path: model(path, 0.6, moved=lambda _: True),
     "300MB": lambda path: training(path, 0.3),
     "3GB": lambda path: training(path, 3.0),
     "50000": lambda path: many(path, 50_000),

@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+PYTHON = sys.executable
+CKPT = [PYTHON, "-m", "ckpttool"]
 RUNS = 5
 # A process has the memory of the one that started it until it is replaced, so this one stays small: no torch here.
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -20,11 +22,32 @@ class Best:
     peak_bytes: int  # ru_maxrss
 
 
-def once(command: Sequence[str]) -> Best:
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One promise and what was measured."""
+
+    what: str
+    ours: Best
+    theirs: Best
+    most_time: float  # as a part of theirs
+    most_memory: int | None = None  # bytes
+
+    @property
+    def ratio(self) -> float:
+        """Our time as a part of theirs."""
+        return self.ours.seconds / self.theirs.seconds
+
+    @property
+    def kept(self) -> bool:
+        """Whether the promise holds."""
+        return self.ratio <= self.most_time and (self.most_memory is None or self.ours.peak_bytes < self.most_memory)
+
+
+def once(command: Sequence[str], code: int = 0) -> Best:
     """Run a command to its end.
 
     Raises:
-        RuntimeError: it failed; the message holds its standard error.
+        RuntimeError: it ended with another code; the message holds its standard error.
     """
     # Compiled modules are kept, as on every machine that does not forbid it: the first, uncounted run writes them.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -36,14 +59,17 @@ def once(command: Sequence[str]) -> Best:
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - start
         child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
+    if child.returncode != code:
         raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}: {said}")
     return Best(seconds, usage.ru_maxrss * _MAXRSS_UNIT)
 
 
-def best_in_turn(*commands: Sequence[str]) -> list[Best]:
-    """Run the commands in turn, so that all meet the same machine, after one run of each that is not counted."""
-    for command in commands:
-        once(command)
-    rounds = [[once(command) for command in commands] for _ in range(RUNS)]
+def best_in_turn(*commands: Sequence[str], codes: Sequence[int] = ()) -> list[Best]:
+    """Run the commands in turn, so that all meet the same machine, after one run of each that is not counted.
+
+    Args:
+        codes: with which the first of them end; 0 for the others.
+    """
+    expected = [*codes, *[0] * (len(commands) - len(codes))]
+    rounds = [[once(c, code) for c, code in zip(commands, expected, strict=True)] for _ in range(1 + RUNS)][1:]
     return [Best(min(r.seconds for r in runs), max(r.peak_bytes for r in runs)) for runs in zip(*rounds, strict=True)]

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckpttool.comparison.figures import Tolerance, figures
+from ckpttool.comparison.figures import figures
+from ckpttool.comparison.tolerance import Tolerance
 from ckpttool.dtypes import BY_NAME
 from ckpttool.sources import BytesSource
 from ckpttool.values import StorageRef, TensorRef
@@ -59,7 +60,8 @@ def test_swapping_the_sides_mirrors_the_figures(seed):
     generator = torch.Generator().manual_seed(seed)
     a, b = torch.randn(40, generator=generator), torch.randn(40, generator=generator)
     a[3], b[4], b[5] = math.nan, math.inf, math.nan
-    one, other = figures(ref(a), ref(b)), figures(ref(b), ref(a))
+    steps = Tolerance(ulp=1)
+    one, other = figures(ref(a), ref(b), tolerance=steps), figures(ref(b), ref(a), tolerance=steps)
     for name in ("elements", "differing", "max_abs", "mean_abs", "max_ulp", "worst", "nan_both"):
         assert getattr(one, name) == getattr(other, name)
     assert one.cosine == pytest.approx(other.cosine, rel=1e-12)
@@ -83,7 +85,7 @@ def test_nan_and_inf_are_counted_apart_from_the_sums():
 
 def test_signed_zeros_are_equal_in_value():
     """-0.0 and 0.0 differ in bits only."""
-    got = figures(ref(torch.tensor([0.0, 1.0])), ref(torch.tensor([-0.0, 1.0])))
+    got = figures(ref(torch.tensor([0.0, 1.0])), ref(torch.tensor([-0.0, 1.0])), tolerance=Tolerance(ulp=1))
     assert (got.differing, got.max_ulp) == (0, 0)
 
 
@@ -98,6 +100,14 @@ def test_integers_are_compared_exactly():
     assert (flags.differing, flags.max_abs) == (1, 1.0)
     mixed = figures(ref(torch.tensor([1, 2], dtype=torch.int32)), ref(torch.tensor([1.0, 2.5])))
     assert (mixed.differing, mixed.max_abs) == (1, 0.5)
+
+
+def test_integers_of_two_types_are_compared_exactly():
+    """-1 and the uint64 that has its bits, and two that float64 cannot tell apart."""
+    a = torch.tensor([-1, 2**60, 3])
+    b = torch.tensor([2**64 - 1, 2**60 + 1, 3], dtype=torch.uint64)
+    got = figures(ref(a), ref(b))
+    assert (got.differing, got.beyond, got.max_ulp) == (2, 2, None)
 
 
 def test_complex_numbers_have_the_figures_of_a_vector():
@@ -119,10 +129,11 @@ def test_ulp_counts_representable_steps(dtype):
     if dtype in (torch.float16, torch.bfloat16):
         bits = one.view(torch.int16)
         up = torch.tensor([int(bits[0]) + 1, 1, int(bits[2]) - 1], dtype=torch.int16).view(dtype)
-    got = figures(ref(one), ref(up))
+    got = figures(ref(one), ref(up), tolerance=Tolerance(ulp=1))
     assert (got.differing, got.max_ulp) == (3, 1)
+    assert figures(ref(one), ref(up)).max_ulp is None  # counted only where it is asked for
     assert figures(ref(one), ref(up), tolerance=Tolerance(ulp=1)).beyond == 0
-    around = figures(ref(up), ref(-up))
+    around = figures(ref(up), ref(-up), tolerance=Tolerance(ulp=1))
     assert around.max_ulp > 2
 
 

@@ -1,0 +1,107 @@
+"""Two optimizers: the state of each parameter, and the hyperparameters group by group."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from ckpttool.comparison.fields import FieldChange
+from ckpttool.comparison.measuring import Measuring
+from ckpttool.comparison.optimizers import ParamPair, groups_of, pair_params
+from ckpttool.comparison.parts import PartComparison, TensorRow
+from ckpttool.comparison.trees import ABSENT
+from ckpttool.model import OptimizerState
+from ckpttool.values import Attribute, Opaque, TensorRef, Value
+
+State: TypeAlias = Mapping[Any, Value]
+
+_WIDE = 64  # bits of an integer that is spelled in decimal
+
+STATE, GROUP = Attribute("state"), Attribute("group")  # steps of a path behind a parameter's name
+
+
+def compare_optimizers(
+    left: OptimizerState, right: OptimizerState, measuring: Measuring, result: PartComparison
+) -> None:
+    """Compare two optimizers into `result`: moments as tensors, single numbers and hyperparameters as fields.
+
+    Raises:
+        CkptError: from reading; the message says which side.
+    """
+    choices = measuring.choices
+    pairs, result.matched_by = pair_params(left, right, maps=choices.maps, literal=choices.literal)
+    groups_left, groups_right = groups_of(left), groups_of(right)
+    for pair in (*pairs, *_without_group(left, right)):
+        mine, other = _state(left, pair.left), _state(right, pair.right)
+        if choices.wants(pair.label):
+            result.changes += _moved(pair, groups_left, groups_right)
+        _compare_state(measuring, pair.label, mine, other, result)
+    if choices.select:
+        return
+    for n in range(max(len(left.groups), len(right.groups))):
+        mine, other = _settings(left, n), _settings(right, n)
+        result.fields += max(len(side) for side in (mine, other) if isinstance(side, dict))
+        result.changes += measuring.values(mine, other, ("group", n))
+
+
+def _settings(optimizer: OptimizerState, group: int) -> Any:
+    """The hyperparameters of a group; ABSENT where there is no such group."""
+    return dict(optimizer.groups[group].hyperparameters) if group < len(optimizer.groups) else ABSENT
+
+
+def _moved(pair: ParamPair, left: Mapping[int, int], right: Mapping[int, int]) -> Iterator[FieldChange]:
+    """A parameter that one side does not have, or has in another group."""
+    mine, other = left.get(pair.left_place, ABSENT), right.get(pair.right_place, ABSENT)
+    if mine != other:
+        yield FieldChange((pair.label, GROUP), mine, other)
+
+
+def _without_group(left: OptimizerState, right: OptimizerState) -> Iterator[ParamPair]:
+    """State under ids that no group names."""
+    ids: dict[Value, None] = {}
+    for optimizer in (left, right):
+        named = {_plain(param) for group in optimizer.groups for param in group.params}
+        ids.update((key, None) for key in optimizer.state if isinstance(key, int | str) and key not in named)
+    for key in ids:
+        yield ParamPair(f"state[{_word(key)}]", (key,), (key,))
+
+
+def _plain(param: Value) -> Value:
+    return param if isinstance(param, int | str) else None
+
+
+def _state(optimizer: OptimizerState, ids: tuple[Value, ...]) -> State | None:
+    """The state entry of a parameter; None for one without."""
+    for identity in ids:
+        if isinstance(identity, int | str | TensorRef | Opaque) and identity in optimizer.state:
+            return optimizer.state[identity]
+    return None
+
+
+def _compare_state(
+    measuring: Measuring, label: str, mine: State | None, other: State | None, result: PartComparison
+) -> None:
+    choices = measuring.choices
+    if mine is None or other is None:
+        if mine is not other and choices.wants(label):
+            result.changes.append(FieldChange((label, STATE), _held(mine), _held(other)))
+        return
+    for key in [*mine, *(k for k in other if k not in mine)]:
+        if not choices.wants(label, name := f"{label}.{_word(key)}"):
+            continue
+        a: Any = mine.get(key, ABSENT)
+        b: Any = other.get(key, ABSENT)
+        if isinstance(a, TensorRef) and isinstance(b, TensorRef) and (a.numel != 1 or b.numel != 1):
+            result.tensors.append(TensorRow(name, name, measuring.tensors(a, b)))
+        else:
+            result.fields += 1
+            result.changes += measuring.values(a, b, (label, key))
+
+
+def _held(state: State | None) -> Any:
+    """The names of what is kept for a parameter."""
+    return ABSENT if state is None else [*map(_word, state)]
+
+
+def _word(key: Value) -> str:
+    """A key of a state as a word; a file may hold any."""
+    plain = isinstance(key, str) or (isinstance(key, int) and key.bit_length() <= _WIDE)
+    return str(key) if plain else type(key).__name__

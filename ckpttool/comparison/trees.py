@@ -1,0 +1,149 @@
+"""Two value trees walked side by side, without recursion and within `Limits.nodes`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from ckpttool.comparison.keys import matched
+from ckpttool.errors import LimitExceeded
+from ckpttool.limits import Limits
+from ckpttool.values import (
+    ORDERED_DICT,
+    Attribute,
+    BytesRef,
+    GlobalRef,
+    KeyPath,
+    Opaque,
+    Record,
+    StorageRef,
+    Value,
+    children,
+)
+
+_DEEP = 40  # steps of a path that is shown; of a longer one the middle is left out
+_SMALL = (bool, int, float, str, bytes, type(None))  # may be one object in many places of a file
+_LONG = 16  # items of a list of plain values that is compared as one value
+
+Step: TypeAlias = tuple[Any, Any]  # the steps before it or None, and itself: paths share their beginnings
+Pair: TypeAlias = tuple[Step | None, Any, Any]
+
+
+class _Absent:
+    """The side has no such field; None is a value of its own."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT: Final = _Absent()
+
+
+def leaf_pairs(left: Value, right: Value, limits: Limits) -> Iterator[Pair]:
+    """Yield what has to be held against each other: values that hold no others, unlike things, tensors, long lists.
+
+    A list is walked together with a tuple, a dict with an OrderedDict; the order of keys does not count. A pair that
+    occurs again is passed over.
+
+    Raises:
+        LimitExceeded: there are more than `limits.nodes` values.
+    """
+    stack: list[Iterator[Pair]] = [iter([(None, left, right)])]
+    met: set[tuple[int, int]] = set()
+    count = 0
+    while stack:
+        pair = next(stack[-1], None)
+        if pair is None:
+            stack.pop()
+            continue
+        where, a, b = pair
+        if a is b or (id(a), id(b)) in met:
+            continue
+        count += 1 + _weight(a) + _weight(b)
+        if count > limits.nodes:
+            raise LimitExceeded(
+                f"more than {limits.nodes:,} values to compare", hint=f"raise it with --limit nodes={limits.nodes * 10}"
+            )
+        if not isinstance(a, _SMALL) and not isinstance(b, _SMALL):
+            met.add((id(a), id(b)))
+        if not _alike(a, b) or is_long(a) or is_long(b):
+            yield pair
+        else:
+            stack.append(_paired(where, a, b))
+
+
+def _weight(value: Any) -> int:
+    """How much longer than for a number it takes to look at a value: it may be large, and stand in many places."""
+    match value:
+        case list() | tuple():
+            return len(value) // 8
+        case str() | bytes() | bytearray():
+            return len(value) // 4096
+        case BytesRef() | StorageRef():
+            return value.nbytes // 2**16
+        case int():
+            return value.bit_length() // 2**15
+    return 0
+
+
+def path_of(step: Step | None) -> KeyPath:
+    """The steps as a key path; of a very long one the middle is left out."""
+    steps: list[Any] = []
+    while step is not None:
+        before, own = step
+        steps.append(own)
+        step = before
+    steps.reverse()
+    if len(steps) > _DEEP:
+        steps[_DEEP // 2 : -_DEEP // 2] = [Attribute("…")]
+    return tuple(steps)
+
+
+def is_long(value: Any) -> bool:
+    """Whether it is a long list of plain values, which is told as one: a generator's state, sample indices."""
+    plain = bool | int | float | str | None
+    return isinstance(value, list | tuple) and len(value) > _LONG and all(isinstance(item, plain) for item in value)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether both hold other values, and can be walked together."""
+    if _is_mapping(a) and _is_mapping(b):
+        return True
+    if isinstance(a, Opaque | Record) or isinstance(b, Opaque | Record):
+        return type(a) is type(b) and _one_class(a.cls, b.cls) and getattr(a, "how", "") == getattr(b, "how", "")
+    if isinstance(a, GlobalRef) or isinstance(b, GlobalRef):
+        return False
+    families = (list | tuple, set | frozenset)
+    return any(isinstance(a, family) and isinstance(b, family) for family in families)
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, dict) and (not isinstance(value, Record) or value.cls == ORDERED_DICT)
+
+
+def _one_class(a: Any, b: Any) -> bool:
+    """Whether two classes are the same as far as the file names them; one made by a call is compared as a child."""
+    named = isinstance(a, GlobalRef), isinstance(b, GlobalRef)
+    return a == b if all(named) else not any(named)
+
+
+def _paired(where: Step | None, a: Any, b: Any) -> Iterator[Pair]:
+    if isinstance(a, Sequence) and isinstance(b, Sequence):
+        for n in range(max(len(a), len(b))):
+            yield (where, n), a[n] if n < len(a) else ABSENT, b[n] if n < len(b) else ABSENT
+        return
+    mine, other = _steps(a, b), _steps(b, a)
+    names_left, names_right = matched(mine), matched(other)
+    for identity, step in names_left.items():
+        right = other[names_right[identity]] if identity in names_right else ABSENT
+        yield (where, step), mine[step], right
+    for identity, step in names_right.items():
+        if identity not in names_left:
+            yield (where, step), ABSENT, other[step]
+
+
+def _steps(value: Any, other: Any) -> Mapping[Any, Any]:
+    """What lies inside, by its step; of an OrderedDict beside a plain dict the entries only."""
+    if isinstance(value, set | frozenset):
+        return dict.fromkeys(value, True)  # each member under itself
+    if type(value) is dict or (isinstance(value, Record) and type(other) is dict):
+        return value
+    return dict(children(value))

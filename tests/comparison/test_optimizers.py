@@ -1,0 +1,116 @@
+"""Parameters of two optimizers: which is which, and what their state says."""
+
+import torch
+
+from ckpttool.comparison.measuring import Measuring
+from ckpttool.comparison.optimizers import pair_params
+from ckpttool.comparison.parts import Choices, PartComparison
+from ckpttool.comparison.sameness import Sameness
+from ckpttool.comparison.states import GROUP, STATE, compare_optimizers
+from ckpttool.comparison.trees import ABSENT
+from ckpttool.model import Role
+from tests.comparison.made import optimizer, ref
+
+
+def pairs(left, right, **settings):
+    """(label, left ids, right ids) of each pair, and how they were paired."""
+    found, by = pair_params(left, right, **settings)
+    return [(p.label, p.left, p.right) for p in found], by
+
+
+def test_names_pair_in_any_order():
+    """Wrapper segments are left out, and a map is applied to the left side."""
+    left = optimizer((0, 1), names={0: "module.a.w", 1: "b.w"})
+    right = optimizer((0,), (1,), names={0: "b.w", 1: "a.w"})
+    assert pairs(left, right) == ([("a.w", (0,), (1,)), ("b.w", (1,), (0,))], "name")
+    renamed = optimizer((0,), names={0: "x.w"})
+    assert pairs(renamed, optimizer((5,), names={5: "a.w"}), maps=["x=a"]) == ([("a.w", (0,), (5,))], "name")
+    literal = pairs(left, right, literal=True)
+    assert literal == ([("module.a.w", (0,), ()), ("b.w", (1,), (0,)), ("a.w", (), (1,))], "name")
+
+
+def test_position_pairs_what_has_no_name():
+    """With the names of the side that knows them; numbers where none does."""
+    named, bare = optimizer((0, 1), names={0: "a", 1: "b"}), optimizer((7, 8))
+    assert pairs(named, bare) == ([("a", (0,), (7,)), ("b", (1,), (8,))], "position")
+    assert pairs(bare, named)[0][0] == ("a", (7,), (0,))
+    assert pairs(bare, bare)[0][1] == ("param 1", (8,), (8,))
+    assert pairs(bare, optimizer((1,))) == ([("param 0", (7,), (1,)), ("param 1", (8,), ())], "position")
+    assert pairs(optimizer(), bare) == ([("param 0", (), (7,)), ("param 1", (), (8,))], "")
+
+
+def test_some_names_are_known():
+    """Those pair by name, the rest in order; a name that two parameters have is none."""
+    left = optimizer((0, 1, 2), names={1: "b", 2: "c"})
+    right = optimizer((0, 1, 2), names={0: "b"})
+    assert pairs(left, right)[1] == "name and position"
+    assert pairs(left, right)[0] == [("param 0", (0,), (1,)), ("b", (1,), (0,)), ("c", (2,), (2,))]
+    twice = optimizer((0, 1), names={0: "a", 1: "a"})
+    assert pairs(twice, twice)[1] == "position"
+    assert pairs(optimizer((0,), names={0: "a"}), optimizer((0,), names={0: "b"}))[1] == ""
+
+
+def compared(left, right, **choices):
+    """The part that comes of two optimizers."""
+    result = PartComparison(role=Role.OPTIMIZER, name="optimizer", other="optimizer")
+    compare_optimizers(left, right, Measuring(Choices(**choices)), result)
+    return result
+
+
+def entry(step, *moment):
+    return {"step": ref(torch.tensor(float(step))), "exp_avg": ref(torch.tensor(moment))}
+
+
+def test_moments_are_tensors_and_steps_are_fields():
+    """One row a moment, one change a step, and a change for each hyperparameter of each group."""
+    left = optimizer((0, 1), state={0: entry(1, 1.0, 2.0), 1: entry(1, 5.0, 6.0)}, names={0: "a", 1: "b"})
+    right = optimizer((0, 1), state={0: entry(2, 1.0, 2.5), 1: entry(1, 5.0, 6.0)}, names={0: "a", 1: "b"}, lr=0.2)
+    found = compared(left, right)
+    assert [(r.name, r.compared.sameness) for r in found.tensors] == [
+        ("a.exp_avg", Sameness.DIFFERENT), ("b.exp_avg", Sameness.IDENTICAL),
+    ]  # fmt: skip
+    assert [c.path for c in found.changes] == [("a", "step"), ("group", 0, "lr")]
+    assert (found.changes[1].left, found.changes[1].right) == (0.1, 0.2)
+    assert found.fields == 3
+
+
+def test_selection_is_by_parameter_or_by_row():
+    """`a` selects all of a parameter, `*.exp_avg` one kind of state; settings are left out."""
+    state = {0: entry(1, 1.0, 2.0), 1: entry(1, 5.0, 6.0)}
+    left = optimizer((0, 1), state=state, names={0: "a", 1: "b"})
+    right = optimizer((0, 1), state={0: entry(2, 1.0, 2.5), 1: entry(2, 5.0, 6.0)}, names={0: "a", 1: "b"}, lr=0.2)
+    one = compared(left, right, select=("a",))
+    assert ([r.name for r in one.tensors], [c.path for c in one.changes]) == (["a.exp_avg"], [("a", "step")])
+    kind = compared(left, right, select=("*.exp_avg",))
+    assert ([r.name for r in kind.tensors], kind.changes) == (["a.exp_avg", "b.exp_avg"], [])
+    rest = compared(left, right, exclude=("*.exp_avg", "b*"))
+    assert ([r.name for r in rest.tensors], len(rest.changes)) == ([], 2)
+    gone = compared(left, optimizer((0, 1), names={0: "a", 1: "b"}), select=("b",))
+    assert [c.path for c in gone.changes] == [("b", STATE)]
+
+
+def test_gained_lost_and_moved_parameters():
+    """State that one side lacks, a parameter that one side lacks, and one that went to another group."""
+    left = optimizer((0, 1), state={0: entry(1, 1.0, 2.0)}, names={0: "a", 1: "b"})
+    right = optimizer((1,), (0, 2), state={1: {}, 2: {3: 1}}, names={0: "a", 1: "b", 2: "c"})
+    found = {c.path: (c.left, c.right) for c in compared(left, right).changes}
+    assert found["a", GROUP] == (0, 1)
+    assert found["a", STATE] == (["step", "exp_avg"], ABSENT)
+    assert found["b", STATE] == (ABSENT, [])
+    assert found["c", GROUP] == (ABSENT, 1)
+    assert found["c", STATE] == (ABSENT, ["3"])
+    assert found["group", 1] == (ABSENT, {"lr": 0.1})
+
+
+def test_odd_states():
+    """Keys of any kind, state that no group names, values that are no tensors."""
+    huge = 10**6000
+    left = optimizer((0, [1]), state={0: {"a": 1, huge: 2, None: 3}, "orphan": {"x": 1}, huge: {"y": 1}})
+    right = optimizer((0, [1]), state={0: {"a": 1, huge: 5}, "orphan": {"x": 2}})
+    found = [(c.path[0], c.path[-1], c.left) for c in compared(left, right).changes]
+    assert found == [
+        ("param 0", huge, 2),
+        ("param 0", None, 3),
+        ("state[orphan]", "x", 1),
+        ("state[int]", STATE, ["y"]),
+    ]
