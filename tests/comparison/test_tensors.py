@@ -258,3 +258,11 @@ def test_progress_adds_up_once(other):
     told.clear()
     compare_tensors(ref(a), ref(late), progress=told.append, tolerance=EXACT)
     assert sum(told) == a.numel() * 4
+
+
+def test_progress_counts_windows_of_other_strides():
+    """A transposed tensor that equals a contiguous one is read in windows, and each is told."""
+    t = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    seen = []
+    compared = compare_tensors(ref(t), ref(t.t().contiguous().t()), progress=seen.append)
+    assert (compared.sameness, sum(seen)) == (Sameness.IDENTICAL, 48)
