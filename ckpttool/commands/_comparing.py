@@ -10,6 +10,7 @@ from ckpttool.commands._diffed import Shown, Side
 from ckpttool.commands._nearest import nearest
 from ckpttool.commands._opened_sides import opened_side, require_one_each, unchanged
 from ckpttool.commands._options import parts_of
+from ckpttool.commands._undamaged import require_undamaged
 from ckpttool.comparison.checkpoints import compare_checkpoints, tensor_bytes
 from ckpttool.comparison.parts import Choices, PartComparison
 from ckpttool.comparison.tolerance import Tolerance
@@ -75,6 +76,7 @@ def _compared(
 ) -> tuple[PartComparison, ...]:
     try:
         parts = compare_checkpoints(left, right, wanted, _teller(progress, tensor_bytes(left, wanted)))
+        require_undamaged(parts)
     except CkptError:
         unchanged(left, right)  # that a file changed says more than that it could not be read
         raise
