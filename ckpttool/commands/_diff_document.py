@@ -56,9 +56,7 @@ def _part(part: PartComparison, report: Diffed) -> dict[str, object]:
 
 
 def _rows(part: PartComparison, *, every: bool) -> Iterator[dict[str, object]]:
-    for row in part.tensors:
-        if every or row.compared.sameness is not Sameness.IDENTICAL:
-            yield _row(row)
+    yield from map(_row, part.tensors if every else part.unlike)
 
 
 def _row(row: TensorRow) -> dict[str, object]:

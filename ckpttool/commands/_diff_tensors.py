@@ -23,7 +23,7 @@ _DIGITS = (4, 6, 9)  # of two numbers side by side, more where fewer do not tell
 def tensors(rows: list[TensorRow], choices: Choices, shown: Shown) -> Iterator[Block]:
     """The table, and how many tensors it leaves out."""
     folds = [[row] for row in rows] if shown.every else _folded(rows)
-    folds.sort(key=lambda fold: -max(_weight(row) for row in fold))
+    folds.sort(key=lambda fold: max(_weight(row) for row in fold), reverse=True)
     kept = folds if shown.every else folds[: shown.top]
     yield Table(_COLUMNS, [_row(fold, choices) for fold in kept])
     left = sum(len(fold) for fold in folds[len(kept) :])
@@ -32,14 +32,15 @@ def tensors(rows: list[TensorRow], choices: Choices, shown: Shown) -> Iterator[B
         yield Note(more, "dim")
 
 
-def _weight(row: TensorRow) -> float:
-    """How far up it stands: what has no figures first, then the largest relative change."""
+def _weight(row: TensorRow) -> tuple[bool, float]:
+    """How far up it stands: where only NaN or Inf differ, what has no figures, then the largest relative change."""
     figures = row.compared.figures
     if figures is None:
-        return math.inf if row.compared.sameness is not Sameness.SAME_VALUES else -1.0
+        passed = (Sameness.IDENTICAL, Sameness.SAME_VALUES, Sameness.WITHIN_TOLERANCE)
+        return False, -1.0 if row.compared.sameness in passed else math.inf
     if not figures.differing:
-        return -1.0
-    return figures.relative_l2 if math.isfinite(figures.relative_l2) else math.inf
+        return False, -1.0
+    return figures.specials_only, figures.relative_l2 if math.isfinite(figures.relative_l2) else math.inf
 
 
 def _folded(rows: list[TensorRow]) -> list[list[TensorRow]]:

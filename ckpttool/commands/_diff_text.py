@@ -35,13 +35,15 @@ def _answer(report: Diffed) -> Cell:
     if not report.parts:
         return Text("identical: both are empty", "good")
     verdict = report.verdict
+    cropped = sum(part.cropped for part in report.parts)
+    where = f"; {plural(cropped, 'tensor')} of other shapes compared where they overlap" if cropped else ""
     if not report.different:
-        return Text(str(verdict), "good")
+        return [Text(str(verdict), "good"), where]
     both = [p for p in report.parts if p.side == "both" and p.differs(report.choices)]
     told = [f"{_title(p)} {_amount(p, report.choices)}" for p in both] + list(_one_sided(report.parts))
     same = verdict is Sameness.SAME_VALUES
     head = Text("same values, not the same bits: ", "warn") if same else Text("different: ", "bad")
-    return [head, "; ".join(told)]
+    return [head, "; ".join(told), where]
 
 
 def _one_sided(parts: Sequence[PartComparison]) -> Iterator[str]:
@@ -91,7 +93,7 @@ def _held(part: PartComparison) -> str:
 
 def _part(part: PartComparison, choices: Choices, shown: Shown) -> Iterator[Block]:
     notes = list(_notes(part, choices))
-    unlike = [row for row in part.tensors if row.compared.sameness is not Sameness.IDENTICAL]
+    unlike = part.unlike
     if part.side != "both" or not (unlike or part.changes or part.differs(choices) or notes or shown.every):
         return  # the answer says what only one side has
     yield Heading(_title(part), _counts(part))

@@ -12,7 +12,9 @@ from ckpttool.comparison.states import compare_optimizers
 from ckpttool.comparison.tensors import Progress
 from ckpttool.comparison.trees import ABSENT
 from ckpttool.model import Checkpoint, Role, Weights
-from ckpttool.values import TensorRef
+from ckpttool.values import TensorRef, Value
+
+_OWN = "__dict__"  # how `Weights.extra` ends the names of what modules say of themselves
 
 
 def compare_checkpoints(
@@ -75,8 +77,17 @@ def _compare_weights(left: Weights, right: Weights, measuring: Measuring, result
     result.only_left = [(n, left.tensors[n]) for n in aligned.only_left if choices.wants(n)]
     result.only_right = [(n, right.tensors[n]) for n in aligned.only_right if choices.wants(n)]
     if not choices.select:
-        result.fields = len(left.extra.keys() | right.extra.keys())
-        result.changes += measuring.values(dict(left.extra), dict(right.extra))
+        mine, theirs = _extras(left, right)
+        result.fields = len(mine.keys() | theirs.keys())
+        result.changes += measuring.values(mine, theirs)
+
+
+def _extras(left: Weights, right: Weights) -> list[dict[str, Value]]:
+    """Entries that are no tensors; what a whole pickled module says of itself counts where both sides are one."""
+    sides = [dict(left.extra), dict(right.extra)]
+    if all(any(key.endswith(_OWN) for key in side) for side in sides):
+        return sides
+    return [{key: value for key, value in side.items() if not key.endswith(_OWN)} for side in sides]
 
 
 def _compare_fields(left: Bundle, right: Bundle, measuring: Measuring, result: PartComparison) -> None:

@@ -29,6 +29,7 @@ class Figures:
     mean_abs: float = 0.0  # mean of it over the finite pairs
     relative_l2: float = 0.0  # ||right - left|| / ||left||; infinite where the left side is zero
     cosine: float = 1.0  # of the angle between the two as vectors; NaN where a side is zero
+    specials_only: bool = False  # no finite pair differs: the four figures above are NaN, or Inf without a NaN
     nan_left: int = 0
     nan_right: int = 0
     nan_both: int = 0  # at the same place
@@ -91,18 +92,24 @@ def _unraveled(index: int, shape: tuple[int, ...]) -> Place:
 
 def _finished(sums: Sums) -> Figures:
     """From sums to figures."""
-    norm, other = math.sqrt(sums.squares_left), math.sqrt(sums.squares_right)
+    norm, other, apart = sums.squares_left.root(), sums.squares_right.root(), sums.squares.root()
     cosine = 1.0
-    if norm * other:
-        cosine = max(-1.0, min(1.0, sums.product / (norm * other)))
-    elif norm != other:
+    if norm.value and other.value:
+        cosine = max(-1.0, min(1.0, sums.product.over(norm, other)))
+    elif norm.value or other.value:
+        cosine = math.nan
+    relative = apart.over(norm) if norm.value else (math.inf if apart.value else 0.0)
+    mean = sums.absolute / sums.finite if sums.finite else 0.0
+    max_abs = sums.max_abs
+    if sums.differing and not max_abs:  # no finite pair differs: a 0 would read as no difference
+        one_sided = sums.nan_left + sums.nan_right - 2 * sums.nan_both
+        max_abs = mean = relative = math.nan if one_sided else math.inf
         cosine = math.nan
     place, worst_left, worst_right = sums.worst or ((), None, None)
     return Figures(
-        elements=sums.elements, differing=sums.differing, beyond=sums.beyond, max_abs=sums.max_abs,
-        mean_abs=sums.absolute / sums.finite if sums.finite else 0.0,
-        relative_l2=math.sqrt(sums.squares) / norm if norm else (math.inf if sums.squares else 0.0),
-        cosine=cosine, nan_left=sums.nan_left, nan_right=sums.nan_right, nan_both=sums.nan_both,
+        elements=sums.elements, differing=sums.differing, beyond=sums.beyond, max_abs=max_abs,
+        mean_abs=mean, relative_l2=relative, cosine=cosine, specials_only=bool(sums.differing and not sums.max_abs),
+        nan_left=sums.nan_left, nan_right=sums.nan_right, nan_both=sums.nan_both,
         inf_left=sums.inf_left, inf_right=sums.inf_right, max_ulp=sums.max_ulp,
         worst=place, worst_left=worst_left, worst_right=worst_right,
     )  # fmt: skip

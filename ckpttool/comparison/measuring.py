@@ -38,7 +38,23 @@ class Measuring:
             shape = tuple(map(min, left.shape, right.shape))
             if len(left.shape) == len(right.shape):
                 return self._overlapping(left, right, shape)
-        return compare_tensors(left, right, tolerance=choices.tolerance, limits=choices.limits, progress=self.progress)
+        compared = compare_tensors(
+            left, right, tolerance=choices.tolerance, limits=choices.limits, progress=self.progress
+        )
+        return self._with_type_noted(compared)
+
+    def _with_type_noted(self, compared: TensorComparison) -> TensorComparison:
+        """Say it where a tolerance alone lets another type pass."""
+        choices = self.choices
+        if (
+            not compared.other_dtype
+            or choices.by_value
+            or not choices.tolerance
+            or not choices.passes(compared.sameness)
+        ):
+            return compared
+        note = "the other type passes, as a tolerance compares by value"
+        return replace(compared, note=f"{compared.note}; {note}" if compared.note else note)
 
     def _overlapping(self, left: TensorRef, right: TensorRef, shape: tuple[int, ...]) -> TensorComparison:
         choices = self.choices
@@ -46,7 +62,9 @@ class Measuring:
             replace(left, shape=shape), replace(right, shape=shape),
             tolerance=choices.tolerance, limits=choices.limits, progress=self.progress,
         )  # fmt: skip
+        compared = self._with_type_noted(compared)
         note = f"{list(left.shape)} against {list(right.shape)}, compared where they overlap"
+        note = f"{note}; {compared.note}" if compared.note else note
         return replace(compared, left=left, right=right, note=note)
 
     def values(self, left: Value, right: Value, path: KeyPath = ()) -> list[FieldChange]:

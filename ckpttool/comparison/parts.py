@@ -80,6 +80,17 @@ class PartComparison:
         """Whether nothing of it was compared."""
         return self.side == "both" and not (self.tensors or self.only_left or self.only_right or self.fields)
 
+    @property
+    def cropped(self) -> int:
+        """How many tensors are of other shapes, and were compared where they overlap."""
+        return sum(row.compared.cropped for row in self.tensors)
+
+    @property
+    def unlike(self) -> list[TensorRow]:
+        """The tensors worth a row, all that are not identical as a whole; first those where only NaN or Inf differ."""
+        rows = [r for r in self.tensors if r.compared.cropped or r.compared.sameness is not Sameness.IDENTICAL]
+        return sorted(rows, key=lambda r: r.compared.figures is None or not r.compared.figures.specials_only)
+
     def verdict(self, choices: Choices) -> Sameness:
         """How alike the part is as a whole: `different` also for what has no partner or another shape."""
         if self.side != "both" or self.only_left or self.only_right:

@@ -1,6 +1,7 @@
 """What the windows of two tensors add up to, in float64."""
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckpttool.comparison.scratch import Scratch
@@ -15,9 +16,41 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _ROW = 2**13  # elements
+_SMALL, _LARGE = 1e-280, 1e280  # sums of squares between these lost nothing to the range of float64
+_MOST = 1000  # exponent of a scale: its power of two and the inverse are both normal numbers
+_TOP = 2.0**64
 
 Place = tuple[int, ...]
 Number = float | int | complex
+
+
+@dataclass(slots=True)
+class Scaled:
+    """A sum that may lie outside the range of float64: `value * 2**exponent`."""
+
+    value: float = 0.0
+    exponent: int = 0
+
+    def add(self, value: float, exponent: int) -> None:
+        """Add `value * 2**exponent`."""
+        if not self.value:
+            self.value, self.exponent = value, exponent
+        elif value:
+            top = max(self.exponent, exponent)
+            self.value = math.ldexp(self.value, self.exponent - top) + math.ldexp(value, exponent - top)
+            self.exponent = top
+
+    def root(self) -> "Scaled":
+        """The square root; the exponent of a sum of squares is even."""
+        return Scaled(math.sqrt(self.value), self.exponent // 2)
+
+    def over(self, *divisors: "Scaled") -> float:
+        """What is left after dividing by all of these; infinite where float64 ends."""
+        value = self.value / math.prod(d.value for d in divisors)
+        try:
+            return math.ldexp(value, self.exponent - sum(d.exponent for d in divisors))
+        except OverflowError:
+            return math.copysign(math.inf, value)
 
 
 class Sums:
@@ -29,13 +62,15 @@ class Sums:
         one_type = (left.name, left.bits) == (right.name, right.bits)
         families = {left.family, right.family}
         self._whole = families <= {"int", "uint"}  # compared exactly, where float64 would round
-        self._exact_gap = self._whole and len(families) == 1
+        self._wide_type = "c16" if "complex" in families else "f8"
+        self._rounded = [not self._whole and d.family in ("int", "uint") and d.bits > 53 for d in (left, right)]  # noqa: PLR2004  # bits of a float64's mantissa
         self._stepped = bool(tolerance.ulp) and one_type and has_steps(left)
-        self._real = not self._whole and "complex" not in families
+        self._real = not (self._whole or "complex" in families or any(self._rounded))
         self.elements = self.finite = self.differing = self.beyond = 0
         self.nan_left = self.nan_right = self.nan_both = self.inf_left = self.inf_right = 0
-        self.squares_left = self.squares_right = self.product = 0.0  # over the finite pairs
-        self.squares = self.absolute = self.max_abs = 0.0  # of the differences
+        self.squares_left, self.squares_right, self.product = Scaled(), Scaled(), Scaled()  # over the finite pairs
+        self.squares = Scaled()  # of the differences
+        self.absolute = self.max_abs = 0.0
         self.max_ulp = 0 if self._stepped else None
         self.worst: tuple[Place, Number, Number] | None = None  # where, left, right
 
@@ -50,10 +85,10 @@ class Sums:
                 self._add_any(box, a, b, x, y)
 
     def _wide(self, name: str, dtype: DType, array: "Array") -> "Array":
-        """Elements as float64, or complex128."""
+        """Elements as float64, or complex128 where either side is complex."""
         import numpy as np  # noqa: PLC0415
 
-        wide = self._scratch.array(name, "c16" if dtype.family == "complex" else "f8", array.shape)
+        wide = self._scratch.array(name, self._wide_type, array.shape)
         if dtype.name == "bfloat16":  # as `as_floats` does it, without a fresh array for each window
             halves = self._scratch.array("bfloat16", "u4", array.shape)
             np.left_shift(array, 16, out=halves, dtype=np.uint32, casting="unsafe")
@@ -70,14 +105,14 @@ class Sums:
         gap = np.subtract(y, x, out=self._scratch.array("gap", "f8", x.shape))
         differs = np.not_equal(x, y, out=self._scratch.array("differs", "?", x.shape))
         differing = int(np.count_nonzero(differs))
-        squares = _dot(gap, gap)
+        squares = _square(gap) if differing else (0.0, 0)
         np.abs(gap, out=gap)
         absolute = float(gap.sum())
         if not math.isfinite(absolute):
             return False
         self.finite += a.size
         self._accumulate(x, y)
-        self.squares += squares
+        self.squares.add(*squares)
         self.absolute += absolute
         if differing:
             self._count(differs if self._tolerance else None, differing, gap, x, (a, b))
@@ -87,20 +122,36 @@ class Sums:
     def _add_any(self, box: Box, a: "Array", b: "Array", x: "Array", y: "Array") -> None:
         import numpy as np  # noqa: PLC0415
 
-        differs = _unlike(a, b) if self._whole else x != y
-        gap = _whole_gap(a, b) if self._exact_gap else np.abs(y - x)
+        if self._whole:
+            differs, gap = _unlike(a, b), _whole_gap(a, b, x, y)
+        else:
+            lost = self._lost(a, b, x, y)
+            differs, gap = (x != y) | (lost != 0), np.abs(y - x + lost)
         if math.isfinite(gap.sum()):
             self.finite += a.size
         else:
-            x, y, gap, differs = self._without_specials(x, y, gap)
+            x, y, gap, differs = self._without_specials(x, y, gap, differs)
         self._accumulate(x, y)
-        self.squares += _dot(gap, gap)
+        if np.isinf(gap).any():  # finite numbers farther apart than float64 reaches
+            squares, exponent = _square(np.abs(y * 0.25 - x * 0.25))
+            self.squares.add(squares, exponent + 4)
+        else:
+            self.squares.add(*_square(gap))
         self.absolute += float(gap.sum())
         if differs.any():
             self._count(differs, int(np.count_nonzero(differs)), gap, x, (a, b))
             self._keep_worst(box, np.where(differs, gap, -1.0), a, b)
 
-    def _without_specials(self, x: "Array", y: "Array", gap: "Array") -> "tuple[Array, Array, Array, Array]":
+    def _lost(self, a: "Array", b: "Array", x: "Array", y: "Array") -> "Array | float":
+        """What `y - x` lacks because float64 cannot hold a whole number of 64 bits."""
+        left, right = self._rounded
+        if left:
+            return _rounding(a, x)
+        return -_rounding(b, y) if right else 0.0
+
+    def _without_specials(
+        self, x: "Array", y: "Array", gap: "Array", differs: "Array"
+    ) -> "tuple[Array, Array, Array, Array]":
         """Count NaN and Inf, and take their places out of the sums."""
         import numpy as np  # noqa: PLC0415
 
@@ -112,13 +163,16 @@ class Sums:
         self.inf_right += int(np.isinf(y).sum())
         finite = np.isfinite(x) & np.isfinite(y)
         self.finite += int(finite.sum())
-        differs = ~((x == y) | (nan_x & nan_y))
+        differs = differs & ~(nan_x & nan_y)
         return np.where(finite, x, 0), np.where(finite, y, 0), np.where(finite, gap, 0.0), differs
 
     def _accumulate(self, x: "Array", y: "Array") -> None:
-        self.squares_left += _dot(x, x)
-        self.squares_right += _dot(y, y)
-        self.product += _dot(x, y)
+        (left, up), (right, down) = _square(x), _square(y)
+        self.squares_left.add(left, up)
+        self.squares_right.add(right, down)
+        if up or down:
+            x, y = x * 2.0 ** -(up // 2), y * 2.0 ** -(down // 2)
+        self.product.add(_dot(x, y), (up + down) // 2)
 
     def _count(
         self, differs: "Array | None", differing: int, gap: "Array", x: "Array", raw: "tuple[Array, Array]"
@@ -164,6 +218,31 @@ def _dot(a: "Array", b: "Array") -> float:
     return total
 
 
+def _square(a: "Array") -> tuple[float, int]:
+    """The inner product with itself, times 2 to an even exponent: not 0 where the range of float64 is left."""
+    import numpy as np  # noqa: PLC0415
+
+    total = _dot(a, a)
+    if _SMALL < total < _LARGE:
+        return total, 0
+    largest = max(float(np.abs(part).max(initial=0.0)) for part in ((a.real, a.imag) if a.dtype.kind == "c" else (a,)))
+    if not largest or not math.isfinite(largest):
+        return total, 0
+    exponent = max(-_MOST, min(_MOST, math.frexp(largest)[1]))
+    scaled = a * 2.0**-exponent
+    return _dot(scaled, scaled), 2 * exponent
+
+
+def _rounding(whole: "Array", wide: "Array") -> "Array":
+    """What float64 added to integers of 64 bits, exactly: `wide - whole`."""
+    import numpy as np  # noqa: PLC0415
+
+    near = wide.real
+    near = np.where(near >= _TOP, 0.0, near)  # modulo 2**64, as the subtraction
+    bits = np.where(near < 0, near.astype(np.int64).astype(np.uint64), near.astype(np.uint64))
+    return (bits - whole.astype(np.uint64)).view(np.int64).astype(np.float64)
+
+
 def _unlike(a: "Array", b: "Array") -> "Array":
     """Where two integers differ, of any two types."""
     import numpy as np  # noqa: PLC0415
@@ -174,12 +253,17 @@ def _unlike(a: "Array", b: "Array") -> "Array":
     return differs
 
 
-def _whole_gap(a: "Array", b: "Array") -> "Array":
-    """|b - a| of integers, exact where float64 would round."""
+def _whole_gap(a: "Array", b: "Array", x: "Array", y: "Array") -> "Array":
+    """|b - a| of integers of any two types, exact where float64 would round a small one to 0."""
     import numpy as np  # noqa: PLC0415
 
-    high, low = np.maximum(a, b).astype(np.uint64), np.minimum(a, b).astype(np.uint64)
-    return (high - low).astype(np.float64)  # wraps around to the right answer
+    if a.dtype == b.dtype:
+        high, low = np.maximum(a, b).astype(np.uint64), np.minimum(a, b).astype(np.uint64)
+        return (high - low).astype(np.float64)  # wraps around to the right answer
+    one, other = a.astype(np.uint64), b.astype(np.uint64)
+    near = (np.maximum(one, other) - np.minimum(one, other)).astype(np.float64)
+    gap: Array = np.where((a < 0) != (b < 0), np.abs(y - x), near)
+    return gap
 
 
 def _item(dtype: DType, element: "np.generic") -> Number:

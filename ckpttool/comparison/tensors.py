@@ -43,6 +43,11 @@ class TensorComparison:
         return not same_type(self.left.dtype, self.right.dtype)
 
     @property
+    def cropped(self) -> bool:
+        """Whether the shapes differ, and only what both have was compared."""
+        return self.left.shape != self.right.shape and self.sameness.rank < Sameness.OTHER_SHAPE.rank
+
+    @property
     def other_strides(self) -> bool:
         """Whether the elements lie in another order; a note, no difference."""
         return self.left.contiguous != self.right.contiguous or (
@@ -97,7 +102,8 @@ def _compare_whole(
     if not (_numeric(left.dtype) and _numeric(right.dtype)):
         return TensorComparison(left=left, right=right, sameness=Sameness.DIFFERENT, by_bits=True)
     result = figures(left, right, limits=limits, tolerance=tolerance, progress=told and told.again(left.dtype))
-    return TensorComparison(left=left, right=right, sameness=_judged(result, tolerance), figures=result)
+    note = "NaN/Inf only" if result.specials_only else ""
+    return TensorComparison(left=left, right=right, sameness=_judged(result, tolerance), figures=result, note=note)
 
 
 def _numeric(dtype: DType) -> bool:
@@ -190,10 +196,10 @@ def _compare_parts(
 ) -> TensorComparison:
     """Compare tensors made of parts (indices and values, codes and scale) part by part.
 
-    The figures are those of the first part that differs in numbers; the note names the parts that differ.
+    There are no figures: those of one part would read as the whole tensor's. The note names the parts that differ.
     """
     unlike: list[str] = []
-    found, first = Sameness.IDENTICAL, None
+    found, numbers = Sameness.IDENTICAL, False
     pending: list[tuple[str, TensorRef, TensorRef]] = [("", left, right)]
     count = 0
     while pending:
@@ -211,15 +217,13 @@ def _compare_parts(
             continue
         compared = _compare_leaf(a, b, tolerance, limits, progress)
         found = _worse(found, compared.sameness, name, unlike)
-        first = first or compared.figures
-    differing = first if first is not None and found is not Sameness.IDENTICAL else None
+        numbers = numbers or compared.figures is not None
     note = f"differs in {', '.join(dict.fromkeys(unlike))}" if unlike else ""
-    by_bits = found is Sameness.DIFFERENT and differing is None
+    by_bits = found is Sameness.DIFFERENT and not numbers
     return TensorComparison(
         left=left,
         right=right,
         sameness=found,
-        figures=differing,
         by_bits=by_bits,
         note=note,
     )

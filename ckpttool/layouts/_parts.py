@@ -229,10 +229,10 @@ class _Walk:
         ]
 
     def _unrecognised(self) -> Iterator[CustomObject]:
-        """The topmost places without any part; None and empty containers say nothing."""
+        """The topmost places without any part; None and empty containers say nothing but at a dict's top."""
         for visit in self._visits:
             parent = visit.parent
-            if visit.holds or is_nothing(visit.spot.value):
+            if visit.holds or (is_nothing(visit.spot.value) and not _is_top_entry(visit)):
                 continue
             if parent is None:
                 shown = not _splits(visit)
@@ -247,6 +247,12 @@ def _belongs(spot: Spot, key: Any, value: Value) -> bool:
     """Whether an entry of a part is that part's own: of a dict that is an optimizer, or that has weights in it."""
     entries = entries_of(spot.value) or {}
     return key in OWN_KEYS if "param_groups" in entries else is_own(key, value)
+
+
+def _is_top_entry(visit: _Visit) -> bool:
+    """Whether a place is an entry of a file's dict; random states leave the generators empty that a machine lacks."""
+    root = visit.parent.spot if visit.parent is not None else None
+    return root is not None and not root.depth and entries_of(root.value) is not None and root.role is not Role.RNG
 
 
 def _splits(root: _Visit) -> bool:

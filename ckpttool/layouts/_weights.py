@@ -1,6 +1,7 @@
 """State_dicts: dicts of tensors, nested ones, and whole pickled modules, which are read without their class."""
 
 from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ckpttool.blocks import FindingLog, Severity
@@ -9,7 +10,7 @@ from ckpttool.layouts._rng import is_cpu_state
 from ckpttool.layouts._spots import Spot, Verdict, entries_of, items_of, key_text
 from ckpttool.model import Role, Weights
 from ckpttool.names import leading
-from ckpttool.values import KeyPath, Opaque, TensorRef, Value
+from ckpttool.values import GlobalRef, KeyPath, Opaque, TensorRef, Value
 
 EXTRA_STATE = "_extra_state"  # what `Module.get_extra_state` returned, beside the tensors (torch/nn/modules/module.py)
 _MODULE_DEPTH = 200  # a module tree deeper than this is a cycle, or made to exhaust memory
@@ -17,6 +18,7 @@ _TREE_DEPTH = 12  # levels of nested dicts that still make one state_dict
 _TREE_LEAVES = 20_000  # and tensors in them
 _LAYER_TENSORS = 4  # a dict of at most so many undotted tensors is a layer, not a model
 _SIMPLE = (int, float, str, type(None))
+_ATTRIBUTES = 64  # of one module are kept; a layer of torch has at most 30
 _MODELS = 8  # more dicts of tensors side by side than this are layers of one model
 
 
@@ -208,6 +210,7 @@ def _module_weights(spot: Spot, log: FindingLog) -> Weights:
     """
     tensors: dict[str, TensorRef] = {}
     buffers: set[str] = set()
+    extra: dict[str, Value] = {}
     budget = spot.limits.nodes // 10
     stack = [_Step(spot.value, "", 0)]
     while stack:
@@ -229,6 +232,8 @@ def _module_weights(spot: Spot, log: FindingLog) -> Weights:
         budget -= len(own)
         tensors.update((step.prefix + name, tensor) for name, tensor, _ in own)
         buffers.update(step.prefix + name for name, _, is_buffer in own if is_buffer)
+        extra[f"{step.prefix}__dict__"] = kept = _other_state(step.module)
+        budget -= len(kept)
         children = entries_of(attributes.get("_modules")) or {}
         stack.extend(_Step(c, f"{step.prefix}{key_text(k)}.", step.depth + 1) for k, c in reversed(children.items()))
     paths = {name: (*spot.at.path, name) for name in tensors}
@@ -239,15 +244,38 @@ def _module_weights(spot: Spot, log: FindingLog) -> Weights:
         name=spot.name or "model",
         tensors=tensors,
         paths=paths,
+        extra=extra,
         buffers=frozenset(buffers),
         prefix=leading(tensors),
     )
 
 
+def _other_state(module: Opaque) -> dict[str, Value]:
+    """What makes a module act as it does beside its state_dict: class, training flag, settings, other buffers."""
+    attributes = module.attributes
+    simple = ((key_text(k), v) for k, v in attributes.items() if _is_setting(v))
+    skipped = _hidden(attributes)
+    buffers = ((key_text(k), v) for k, v in (entries_of(attributes.get("_buffers")) or {}).items() if k in skipped)
+    kept = islice(chain(simple, ((k, v) for k, v in buffers if isinstance(v, TensorRef))), _ATTRIBUTES)
+    return {"class": module.name, **dict(kept)}
+
+
+def _is_setting(value: Value) -> bool:
+    """Whether an attribute is a number, a text, a flag, None, or a few of them in a tuple."""
+    if isinstance(value, tuple) and not isinstance(value, GlobalRef):
+        return len(value) <= _ATTRIBUTES and all(isinstance(item, _SIMPLE) for item in value)
+    return isinstance(value, _SIMPLE)
+
+
+def _hidden(attributes: Mapping[Any, Value]) -> set[Any] | frozenset[Any]:
+    """Names of the buffers that `state_dict()` leaves out."""
+    skipped = attributes.get("_non_persistent_buffers_set")
+    return skipped if isinstance(skipped, set | frozenset) else frozenset()
+
+
 def _own_tensors(attributes: Mapping[Any, Value]) -> list[tuple[str, TensorRef, bool]]:
     """A module's own parameters, then its persistent buffers (True), in the order of registration."""
-    skipped = attributes.get("_non_persistent_buffers_set")
-    hidden = skipped if isinstance(skipped, set | frozenset) else frozenset()
+    hidden = _hidden(attributes)
     parameters = entries_of(attributes.get("_parameters")) or {}
     buffers = entries_of(attributes.get("_buffers")) or {}
     own = [(key_text(k), t, False) for k, t in parameters.items() if isinstance(t, TensorRef)]

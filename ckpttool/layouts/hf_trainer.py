@@ -4,6 +4,7 @@ Source: transformers/trainer.py, trainer_callback.py and trainer_pt_utils.py of 
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from ckpttool.layouts._assembly import Reading
 from ckpttool.layouts._distributed import take_distributed
 from ckpttool.layouts._spots import items_of
 from ckpttool.layouts._weight_files import say_missing, take_adapters, take_model
-from ckpttool.model import At, Checkpoint, Counter, Role
+from ckpttool.model import At, Checkpoint, Counter, CustomObject, Role
 from ckpttool.protocols import Found
 from ckpttool.values import Opaque, Value
 
@@ -59,11 +60,7 @@ class HfTrainerLayout:
             return None
         reading = Reading(found, self.name)
         state = reading.json(_STATE) or {}
-        for key in _COUNTERS:
-            if number(state.get(key)) is not None:
-                word = _OWN_WORDS.get(key) or words.counter(key)
-                reading.parts.counters.append(Counter(at=At(_STATE, (key,)), name=word, key=key, value=state[key]))
-        reading.role(_STATE, Role.PROGRESS)
+        _take_state(reading, state)
         take_model(reading, "the Trainer")
         adapters = take_adapters(reading)
         for name, role in _FILES:
@@ -79,6 +76,18 @@ class HfTrainerLayout:
         say_missing(reading, "hf-trainer.missing")
         with_adapters = " with PEFT adapters" if adapters else ""
         return reading.checkpoint(writer=f"Hugging Face Trainer{version}{with_adapters}")
+
+
+def _take_state(reading: Reading, state: Mapping[str, Value]) -> None:
+    """Keep all of `trainer_state.json`: its counters, and the rest (log history, callbacks) as one object."""
+    counters = [key for key in _COUNTERS if number(state.get(key)) is not None]
+    for key in counters:
+        word = _OWN_WORDS.get(key) or words.counter(key)
+        reading.parts.counters.append(Counter(at=At(_STATE, (key,)), name=word, key=key, value=state[key]))
+    rest = {key: value for key, value in state.items() if key not in counters}
+    if rest:
+        reading.parts.custom.append(CustomObject(at=At(_STATE), name="trainer_state", value=rest))
+    reading.role(_STATE, Role.PROGRESS)
 
 
 def _take_configuration(reading: Reading) -> str:

@@ -438,3 +438,42 @@ def test_inspect_and_diff_open_alike(files):
     assert ckpttool.diff("a.pt", "b.pt").document()["schema"] == "ckpt.diff/1"
     with open_checkpoint("a.pt") as checkpoint:
         assert checkpoint.weights
+
+
+def test_what_only_nan_and_inf_tell_apart_comes_first(files):
+    """Above every finite change, and it says so; its figures do not read as no difference."""
+    ones = torch.ones(4)
+    files({"a": ones, "b": ones, "c": ones}, {"a": ones * 9, "b": ones.clone(), "c": ones[:2]})
+    bad = ones.clone()
+    bad[2] = math.nan
+    torch.save({"a": ones * 9, "b": bad, "c": ones[:2]}, "b.pt")
+    report = ckpttool.diff("a.pt", "b.pt")
+    rows = [line for line in lines(report) if line.split()[:1] in (["a"], ["b"], ["c"])]
+    assert [row.split()[0] for row in rows] == ["b", "c", "a"]
+    assert rows[0].split()[1:7] == ["25%", "nan", "nan", "nan", "NaN/Inf", "only,"]
+    (row,) = [row for row in next(iter(report.document()["parts"]))["tensors"] if row["name"] == "b"]
+    assert row["note"] == "NaN/Inf only"
+
+
+def test_an_overlap_is_said_where_it_is_equal(files):
+    """Tensors of other shapes are not identical without a word."""
+    files({"w": torch.ones(3, 2)}, {"w": torch.ones(5, 2)})
+    report = ckpttool.diff("a.pt", "b.pt", overlap=True)
+    assert report.exit_code == 0
+    assert "identical; 1 tensor of other shapes compared where they overlap" in text(report)
+    assert "[3, 2] against [5, 2], compared where they overlap" in text(report)
+
+
+def test_another_type_that_a_tolerance_lets_pass_is_said(files):
+    """A tolerance compares by value; without one the type is a difference."""
+    files({"w": torch.ones(3)}, {"w": torch.ones(3).double()})
+    said = "the other type passes, as a tolerance compares by value"
+    for options, exit_code, told in (({}, 1, False), ({"rtol": 1e-3}, 0, True), ({"by_value": True}, 0, False)):
+        report = ckpttool.diff("a.pt", "b.pt", **options)
+        assert (report.exit_code, said in text(report)) == (exit_code, told)
+
+
+def test_large_integers_do_not_pass_by_value(files):
+    """2**60 + 1 is no float64."""
+    files({"n": torch.tensor([2**60 + 1])}, {"n": torch.tensor([2.0**60], dtype=torch.float64)})
+    assert ckpttool.diff("a.pt", "b.pt", by_value=True).exit_code == 1

@@ -7,7 +7,18 @@ from ckpttool.comparison.checkpoints import compare_checkpoints, tensor_bytes
 from ckpttool.comparison.parts import Choices
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.errors import CkptError
-from ckpttool.model import At, Counter, CustomObject, DataPosition, LossScale, RngState, Role, SchedulerState
+from ckpttool.model import (
+    At,
+    Checkpoint,
+    Counter,
+    CustomObject,
+    DataPosition,
+    LossScale,
+    RngState,
+    Role,
+    SchedulerState,
+    Weights,
+)
 from tests.comparison.made import checkpoint, cut, optimizer, ref, weights
 
 
@@ -183,3 +194,18 @@ def test_errors_name_the_side():
     right.tensors["w"] = cut(left.tensors["w"], 10)
     with pytest.raises(CkptError, match="the right side"):
         parts({"weights": (left,)}, {"weights": (right,)})
+
+
+def test_what_a_whole_module_says_of_itself_counts_between_whole_modules():
+    """Dropout(0.1) against Dropout(0.2) is a difference; a module against its own state_dict is none."""
+    one = Weights(at=At(""), extra={"__dict__": {"p": 0.1}})
+    two = Weights(at=At(""), extra={"__dict__": {"p": 0.2}})
+    bare = Weights(at=At(""))
+
+    def changes(left, right):
+        sides = [Checkpoint(path="", layout="plain", weights=(w,)) for w in (left, right)]
+        (part,) = compare_checkpoints(*sides, Choices())
+        return [(c.path, c.left, c.right) for c in part.changes]
+
+    assert changes(one, two) == [(("__dict__", "p"), 0.1, 0.2)]
+    assert changes(one, bare) == changes(bare, one) == []

@@ -79,7 +79,12 @@ def test_nan_and_inf_are_counted_apart_from_the_sums():
     assert (got.nan_left, got.nan_right, got.nan_both, got.inf_left, got.inf_right) == (2, 1, 1, 2, 2)
     assert (got.differing, got.max_abs, got.mean_abs, got.worst) == (3, 0.5, 0.25, (0,))
     only = figures(ref(torch.tensor([math.nan, 1.0])), ref(torch.tensor([0.0, 1.0])))
-    assert (only.differing, only.max_abs, only.worst, only.worst_right) == (1, 0.0, (0,), 0.0)
+    assert (only.differing, only.worst, only.worst_right, only.specials_only) == (1, (0,), 0.0, True)
+    assert all(math.isnan(n) for n in (only.max_abs, only.mean_abs, only.relative_l2, only.cosine))
+    far = figures(ref(torch.tensor([1.0, 1.0])), ref(torch.tensor([math.inf, 1.0])))
+    assert (far.max_abs, far.relative_l2, far.specials_only) == (math.inf, math.inf, True)
+    assert math.isnan(far.cosine)
+    assert not got.specials_only
     assert math.isnan(only.worst_left)
 
 
@@ -172,3 +177,69 @@ def test_the_worst_place_is_found_in_any_window():
     got = figures(ref(a), ref(b), progress=seen.append)
     assert (got.worst, got.max_abs, got.differing) == ((2, 77_777), 2.0, 2)
     assert sum(seen) == 300_000
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_real_side_against_a_complex_one(swapped):
+    """Both are complex numbers then: the imaginary part counts, whichever side has it."""
+    sides = [torch.tensor([3.0, 0.0]), torch.tensor([3.0 + 4.0j, 0.0])]
+    got = figures(*map(ref, sides[::-1] if swapped else sides))
+    assert (got.differing, got.max_abs) == (1, 4.0)
+    assert got.relative_l2 == pytest.approx(4 / 5 if swapped else 4 / 3)
+    assert got.cosine == pytest.approx(3 / 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("count", [1, 3, 200_000])
+def test_squares_beyond_float64_do_not_spoil_the_figures(dtype, count):
+    """Huge and tiny numbers have the figures of the same numbers scaled; other windows do not change that."""
+    huge = torch.full((count,), 1e308, dtype=dtype)
+    got = figures(ref(huge), ref(-huge))
+    assert (got.differing, got.max_abs) == (count, math.inf)  # 2e308 itself is beyond float64
+    assert (got.relative_l2, got.cosine) == (pytest.approx(2), pytest.approx(-1))
+    tiny = torch.full((count,), 1e-200, dtype=dtype)
+    got = figures(ref(tiny), ref(3 * tiny))
+    assert (got.max_abs, got.relative_l2, got.cosine) == (pytest.approx(2e-200), pytest.approx(2), pytest.approx(1))
+    least = torch.full((count,), 5e-324, dtype=dtype)
+    assert figures(ref(least), ref(-least)).relative_l2 == pytest.approx(2)
+    assert figures(ref(tiny), ref(huge)).relative_l2 == math.inf
+    assert figures(ref(tiny), ref(huge)).cosine == pytest.approx(1)
+
+
+def test_windows_of_unlike_sizes_add_up():
+    """The larger ones count, in any order; one of ordinary size is not lost beside zeros."""
+    size = 2**17
+    a = torch.cat(
+        [torch.zeros(size).double(), *(torch.full((size,), n, dtype=torch.float64) for n in (1e-200, 1, 1e200))]
+    )
+    for left in (a, a.flip(0)):
+        got = figures(ref(left), ref(left * 1.5))
+        assert (got.relative_l2, got.cosine) == (pytest.approx(0.5), pytest.approx(1))
+
+
+@pytest.mark.parametrize("wide", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("whole", [2**60 + 1, -(2**60) - 1, 2**63 - 1, 2**53 + 1])
+def test_integers_against_floats_are_compared_exactly(whole, wide):
+    """Equal only where the float is that very integer; the difference is the exact one, on either side."""
+    a, b = torch.tensor([whole, 8]), torch.tensor([float(whole), 8.0], dtype=wide)
+    gap = abs(int(float(whole)) - whole)
+    for left, right in ((a, b), (b, a)):
+        got = figures(ref(left), ref(right))
+        assert (got.differing, got.max_abs, got.worst) == (1, gap, (0,))
+    assert figures(ref(torch.tensor([2**60])), ref(torch.tensor([2.0**60], dtype=wide))).differing == 0
+
+
+def test_unsigned_integers_against_floats_and_specials():
+    """The largest one is not 2**64; NaN and Inf stay apart."""
+    a = torch.tensor([2**64 - 1, 2**63, 5, 6], dtype=torch.uint64)
+    got = figures(ref(a), ref(torch.tensor([2.0**64, 2.0**63, math.nan, math.inf], dtype=torch.float64)))
+    assert (got.differing, got.max_abs, got.nan_right, got.inf_right) == (3, 1.0, 1, 1)
+
+
+def test_near_integers_of_two_types_have_their_exact_difference():
+    """Float64 would round it to 0."""
+    a, b = torch.tensor([2**60, -1]), torch.tensor([2**60 + 1, 0], dtype=torch.uint64)
+    got = figures(ref(a[:1]), ref(b[:1]))
+    assert (got.differing, got.max_abs, got.specials_only) == (1, 1.0, False)
+    assert figures(ref(a), ref(b)).differing == 2

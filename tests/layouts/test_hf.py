@@ -44,6 +44,18 @@ def trainer(folder, **files):
     return folder
 
 
+def test_all_of_the_trainers_state_is_kept(tmp_path):
+    """What is no counter is one object, so that nothing of the file is passed over in a comparison."""
+    save_file({"w": torch.ones(2)}, tmp_path / "model.safetensors")
+    state = {"global_step": 5, "best_metric": None, "log_history": [{"loss": 1.0}], "stateful_callbacks": {}}
+    for held, names in ((state, ["trainer_state"]), ({"global_step": 5}, [])):
+        (tmp_path / "trainer_state.json").write_text(json.dumps(held))
+        with open_checkpoint(tmp_path) as c:
+            assert [x.name for x in c.custom] == names
+            assert all(x.value == {k: v for k, v in state.items() if k != "global_step"} for x in c.custom)
+            assert [x.key for x in c.counters] == ["global_step"]
+
+
 def test_random_states_of_every_process(tmp_path):
     """`rng_state_<rank>.pth`, one file a process."""
     rng = {"cpu": torch.get_rng_state(), "cuda": [torch.zeros(16, dtype=torch.uint8)]}

@@ -11,9 +11,13 @@ from tests.layouts.trees import parts, tensor, thing
 
 
 def test_what_nobody_knows_is_kept_at_its_topmost_place():
-    """A key without any part in it is one object, however deep; None and empty containers say nothing."""
+    """A key without any part in it is one object, however deep; what is empty is kept at the top alone."""
     found = parts({"arch": "x", "user": {"a": {"b": [1]}}, "none": None, "e": {}, "l": [], "model": {"a.w": tensor(2)}})
-    assert [(c.name, c.at.path) for c in found.custom] == [("arch", ("arch",)), ("user", ("user",))]
+    assert [(c.name, c.at.path) for c in found.custom] == [(k, (k,)) for k in ("arch", "user", "none", "e", "l")]
+    found = parts({"scaler": {}, "optimizer": {}, "scheduler": None, "model": {"a.w": tensor(2)}})
+    assert [c.name for c in found.custom] == ["optimizer", "scheduler"]
+    assert [s.enabled for s in found.scalers] == [False]
+    assert [c.name for c in parts({"a": {"x": None, "model": {"a.w": tensor(2)}}}).custom] == []
 
 
 def test_beside_a_part_deep_down_the_others_are_kept():

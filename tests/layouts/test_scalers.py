@@ -60,10 +60,10 @@ def test_an_empty_dict_in_a_scalers_file_is_a_disabled_scaler(place):
 
 
 def test_an_empty_dict_under_a_scalers_key_is_a_disabled_scaler():
-    """Elsewhere it is nothing."""
+    """Elsewhere it is an entry like any other."""
     found = parts({"grad_scaler": {}, "other": {}, "scaler": None})
     assert only(found).name == "grad_scaler"
-    assert not found.custom
+    assert [c.name for c in found.custom] == ["other", "scaler"]
 
 
 def test_scales_that_are_no_numbers_stay_unknown():

@@ -253,6 +253,19 @@ def test_the_file_tells_a_modules_buffers():
     assert only(parts(dict(SD))).buffers == frozenset()
 
 
+def test_a_modules_other_state_is_kept_for_each_of_its_modules():
+    """Class, training flag, settings and the buffers that `state_dict()` leaves out."""
+    net = torch.nn.Sequential(Net(), torch.nn.Dropout(0.25), torch.nn.Conv1d(1, 1, 3)).eval()
+    extra = only(parts_in({"net": net})).extra
+    assert list(extra)[:2] == ["__dict__", "0.__dict__"]
+    assert (extra["1.__dict__"]["class"], extra["1.__dict__"]["p"]) == ("torch.nn.modules.dropout.Dropout", 0.25)
+    assert extra["__dict__"]["training"] is False
+    assert extra["0.__dict__"]["left"].shape == (5,)
+    assert "kept" not in extra["0.__dict__"]
+    assert extra["2.__dict__"]["kernel_size"] == (3,)
+    assert "_modules" not in extra["__dict__"]
+
+
 def test_a_bare_parameter_or_a_list_of_them_is_a_model():
     """`torch.save(list(model.parameters()))` has numbers for names."""
     found = only(parts_in(list(torch.nn.Linear(2, 3).parameters())))
