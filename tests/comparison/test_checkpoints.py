@@ -6,6 +6,7 @@ import torch
 from ckpttool.comparison.checkpoints import compare_checkpoints, tensor_bytes
 from ckpttool.comparison.parts import Choices
 from ckpttool.comparison.sameness import Sameness
+from ckpttool.comparison.tolerance import Tolerance
 from ckpttool.errors import CkptError
 from ckpttool.model import (
     At,
@@ -209,3 +210,24 @@ def test_what_a_whole_module_says_of_itself_counts_between_whole_modules():
 
     assert changes(one, two) == [(("__dict__", "p"), 0.1, 0.2)]
     assert changes(one, bare) == changes(bare, one) == []
+
+
+def test_resized_tensors_are_compared_where_they_overlap_and_told():
+    """An embedding that grew has a row even where the overlap is equal; rows of NaN alone come first."""
+    nan = torch.tensor([1.0, float("nan")])
+    left = checkpoint(weights=(weights(Role.MODEL, emb=torch.ones(3, 2), a=torch.ones(2), n=torch.ones(2)),))
+    right = checkpoint(weights=(weights(Role.MODEL, emb=torch.ones(5, 2), a=torch.zeros(2), n=nan),))
+    (part,) = compare_checkpoints(left, right, Choices(overlap=True))
+    assert part.cropped == 1
+    assert [row.name for row in part.unlike] == ["n", "emb", "a"]
+    assert next(row for row in part.unlike if row.name == "emb").compared.sameness is Sameness.IDENTICAL
+
+
+def test_a_tolerance_that_lets_another_type_pass_says_so():
+    """A tolerance compares by value, so float32 against bfloat16 may pass; the row tells it."""
+    left = checkpoint(weights=(weights(Role.MODEL, w=torch.tensor([1.0, 2.0])),))
+    right = checkpoint(weights=(weights(Role.MODEL, w=torch.tensor([1.0, 2.0]).bfloat16()),))
+    (part,) = compare_checkpoints(left, right, Choices(tolerance=Tolerance(rtol=0.01)))
+    assert part.tensors[0].compared.note == "the other type passes, as a tolerance compares by value"
+    (strict,) = compare_checkpoints(left, right, Choices())
+    assert strict.tensors[0].compared.note == ""
