@@ -21,10 +21,13 @@ def reached(args: tuple[Any, ...]) -> GlobalRef | None:
 
 
 def is_method(args: tuple[Any, ...]) -> bool:
-    """Whether `getattr` is asked for a method or field of an object that the file itself makes."""
+    """Whether `getattr` is asked for a method or field of an object that the file itself makes.
+
+    Not of what another `getattr` gives: a chain of them may reach anything.
+    """
     match args:
-        case (Opaque(cls=GlobalRef()), str() as name):
-            return name.isidentifier() and not name.startswith("__")
+        case (Opaque(cls=GlobalRef() as cls), str() as name):
+            return cls not in GETATTR and name.isidentifier() and not name.startswith("__")
     return False
 
 

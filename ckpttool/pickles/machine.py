@@ -217,7 +217,8 @@ class Machine(Input):
                 build = self.nested
             if function in COPYING:
                 build = _charged(build, self.budget)
-            if self._refs.get((function.module, function.name)) is function:  # lives as long as the machine
+            # It must live as long as the machine; and each call of `getattr` is looked at, so none may pass by `call`.
+            if self._refs.get((function.module, function.name)) is function and function not in GETATTR:
                 self.builders[id(function)] = build
         return build
 
