@@ -7,7 +7,7 @@ from ckpttool import params
 from ckpttool.blocks import Progress
 
 if TYPE_CHECKING:
-    from ckpttool.commands._diff_report import DiffReport
+    from ckpttool.commands._diff.report import DiffReport
 
 
 def diff(  # noqa: PLR0913  # one parameter for each option of the command
@@ -51,12 +51,12 @@ def diff(  # noqa: PLR0913  # one parameter for each option of the command
       2   trouble: a side cannot be read, or wrong usage
       70  a bug of ckpt
     """
-    from ckpttool.commands import _comparing  # `--help` must not pay for it
-    from ckpttool.commands._diffed import Shown
+    from ckpttool.commands._diff import comparing  # `--help` must not pay for it
+    from ckpttool.commands._diff.diffed import Shown
 
-    choices = _comparing.choices(
+    choices = comparing.choices(
         rtol=rtol, atol=atol, ulp=ulp, by_value=by_value, part=part, select=tuple(select or ()),
         exclude=tuple(exclude or ()), maps=tuple(map or ()), literal=no_align, overlap=overlap, limits=limit or [],
     )  # fmt: skip
-    shown = Shown(stat=stat, top=_comparing.whole("--top", top), every=all, quiet=quiet)
-    return _comparing.report(os.fspath(left), os.fspath(right), choices, shown, progress)
+    shown = Shown(stat=stat, top=comparing.whole("--top", top), every=all, quiet=quiet)
+    return comparing.report(os.fspath(left), os.fspath(right), choices, shown, progress)

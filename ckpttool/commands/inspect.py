@@ -7,8 +7,8 @@ from ckpttool import params
 from ckpttool.blocks import Progress
 
 if TYPE_CHECKING:
-    from ckpttool.commands._report import InspectReport
-    from ckpttool.commands._run_report import RunReport
+    from ckpttool.commands._inspect.report import InspectReport
+    from ckpttool.commands._inspect.run_report import RunReport
 
 
 def inspect(  # noqa: PLR0913  # one parameter for each option of the command
@@ -50,10 +50,10 @@ def inspect(  # noqa: PLR0913  # one parameter for each option of the command
       2   could not be read, or wrong usage, or nothing is what was asked for
       70  a bug of ckpt
     """
-    from ckpttool.commands import _inspection
+    from ckpttool.commands._inspect import inspection
 
-    options = _inspection.options(
+    options = inspection.options(
         tensors=tensors, every=all, select=tuple(select or ()), exclude=tuple(exclude or ()), sort=sort, tree=tree,
         part=part, stats=stats, hashed=hash, globals=globals, get=get,
     )  # fmt: skip
-    return _inspection.report(os.fspath(path), options, limit or [], progress)
+    return inspection.report(os.fspath(path), options, limit or [], progress)

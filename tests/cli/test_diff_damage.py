@@ -55,7 +55,7 @@ def test_a_real_difference_is_no_damage(ckpt, tmp_path, monkeypatch):
 def test_only_so_much_is_looked_at(ckpt, tmp_path, monkeypatch):
     """Where everything differs it is not damage, and reading it all again would take longer than the comparison."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ckpttool.commands._undamaged._MOST", 16)
+    monkeypatch.setattr("ckpttool.commands._diff.undamaged._MOST", 16)
     for name in ("left.pt", "right.pt"):
         torch.save({"a": torch.ones(8)}, name)
     flipped("right.pt", "data/0")

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 import ckpttool
 from ckpttool.blocks import Note
-from ckpttool.commands import _comparing
+from ckpttool.commands._diff import comparing
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.errors import (
     CkptError,
@@ -240,7 +240,7 @@ def test_places_of_a_folder_begin_with_the_folder(files, tmp_path):
 def test_a_file_that_changes_meanwhile(files, tmp_path, monkeypatch, side):
     """Whether reading it fails or not, that it changed is what is said."""
     files({"w": torch.zeros(100_000)}, {"w": torch.zeros(100_000)})
-    real = _comparing.compare_checkpoints
+    real = comparing.compare_checkpoints
     path = tmp_path / ("a.pt" if side == "left" else "b.pt")
 
     def touched(*arguments):
@@ -254,7 +254,7 @@ def test_a_file_that_changes_meanwhile(files, tmp_path, monkeypatch, side):
 
     for change in (touched, cut):
         files({"w": torch.zeros(100_000)}, {"w": torch.zeros(100_000)})
-        monkeypatch.setattr(_comparing, "compare_checkpoints", change)
+        monkeypatch.setattr(comparing, "compare_checkpoints", change)
         with pytest.raises(FileChanged, match=f"the {side} side"):
             ckpttool.diff("a.pt", "b.pt")
 
@@ -266,7 +266,7 @@ def test_an_error_while_comparing_is_passed_on(files, monkeypatch):
     def failing(*_):
         raise DamagedFile("the left side: the disk does not give the bytes")
 
-    monkeypatch.setattr(_comparing, "compare_checkpoints", failing)
+    monkeypatch.setattr(comparing, "compare_checkpoints", failing)
     with pytest.raises(DamagedFile):
         ckpttool.diff("a.pt", "b.pt")
 
@@ -393,7 +393,7 @@ def test_neighbours_are_spelled_apart(files):
 def test_a_checkpoint_without_parts(files, monkeypatch):
     """What holds something, none of which can be compared, is not `identical`."""
     files(MODEL, MODEL)
-    monkeypatch.setattr(_comparing, "compare_checkpoints", lambda *_: ())
+    monkeypatch.setattr(comparing, "compare_checkpoints", lambda *_: ())
     with pytest.raises(UnsupportedFormat, match="neither side holds a part"):
         ckpttool.diff("a.pt", "b.pt")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpttool.commands._inspection import of_checkpoint, of_run
+from ckpttool.commands._inspect.inspection import of_checkpoint, of_run
 from ckpttool.commands._options import Options
 from ckpttool.render import json as render
 from tests.commands.made import folder, module_checkpoint, plain, run, tensor, training

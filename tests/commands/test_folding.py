@@ -1,7 +1,7 @@
 """Repeated layers fold into one line."""
 
-from ckpttool.commands._folding import folded, unfolded
-from ckpttool.commands._rows import rows
+from ckpttool.commands._inspect.folding import folded, unfolded
+from ckpttool.commands._inspect.rows import rows
 from tests.commands.made import plain, tensor
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ckpttool.commands._document import raw_document
-from ckpttool.commands._lookup import find, spelled
+from ckpttool.commands._inspect.document import raw_document
+from ckpttool.commands._inspect.lookup import find, spelled
 from ckpttool.commands._values import WholeTrees
 from ckpttool.errors import LimitExceeded, NoSuchKey
 from ckpttool.limits import DEFAULT_LIMITS, Limits

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckpttool.commands import _stats
-from ckpttool.commands._measure import Gauge
-from ckpttool.commands._stats import stats_of
+from ckpttool.commands._inspect import stats
+from ckpttool.commands._inspect.measure import Gauge
+from ckpttool.commands._inspect.stats import stats_of
 from ckpttool.elements import windows
 from ckpttool.errors import FileChanged
 from ckpttool.limits import DEFAULT_LIMITS, Limits
@@ -41,13 +41,13 @@ def test_windows_do_not_matter(values, window):
     """Whatever the windows, the statistics are those that numpy gives for all elements at once."""
     t = tensor(len(values), values=values)
     narrow = functools.partial(windows, window_bytes=4 * window)
-    with unittest.mock.patch.object(_stats, "windows", narrow):
-        stats = _stats.stats_of(t, limits=DEFAULT_LIMITS)
+    with unittest.mock.patch.object(stats, "windows", narrow):
+        found = stats.stats_of(t, limits=DEFAULT_LIMITS)
     wide = np.array(values, dtype=np.float64)
-    assert (stats.minimum, stats.maximum) == (wide.min(), wide.max())
-    assert stats.mean == pytest.approx(wide.mean(), abs=1e-9 * max(1, abs(wide).max()))
-    assert stats.std == pytest.approx(wide.std(), rel=1e-9, abs=1e-7 * max(1, abs(wide).max()))
-    assert stats.norm == pytest.approx(np.linalg.norm(wide), rel=1e-9)
+    assert (found.minimum, found.maximum) == (wide.min(), wide.max())
+    assert found.mean == pytest.approx(wide.mean(), abs=1e-9 * max(1, abs(wide).max()))
+    assert found.std == pytest.approx(wide.std(), rel=1e-9, abs=1e-7 * max(1, abs(wide).max()))
+    assert found.norm == pytest.approx(np.linalg.norm(wide), rel=1e-9)
 
 
 def test_a_mean_far_from_zero_keeps_its_digits():

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from ckpttool.blocks import Finding, Report, Severity
-from ckpttool.commands._facts import total_bytes
-from ckpttool.commands._inspection import of_checkpoint, of_run, options
+from ckpttool.commands._inspect.facts import total_bytes
+from ckpttool.commands._inspect.inspection import of_checkpoint, of_run, options
 from ckpttool.commands._options import Options
 from ckpttool.commands.inspect import inspect
 from ckpttool.errors import FileChanged, NoSuchKey, UsageError

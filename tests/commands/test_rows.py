@@ -2,8 +2,8 @@
 
 import pytest
 
-from ckpttool.commands._rows import rows
-from ckpttool.commands._survey import paths, survey
+from ckpttool.commands._inspect.rows import rows
+from ckpttool.commands._inspect.survey import paths, survey
 from ckpttool.errors import LimitExceeded
 from ckpttool.limits import Limits
 from ckpttool.model import Role

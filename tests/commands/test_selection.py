@@ -2,8 +2,8 @@
 
 import pytest
 
+from ckpttool.commands._inspect.selection import require_some, selected
 from ckpttool.commands._options import Options, parts_of, word_of
-from ckpttool.commands._selection import require_some, selected
 from ckpttool.errors import NoSuchKey, UsageError
 from ckpttool.model import Role
 from tests.commands.made import plain, training

@@ -1,6 +1,6 @@
 """Stored bytes that no tensor looks at are counted, and devices are named."""
 
-from ckpttool.commands._storage import storage_use
+from ckpttool.commands._inspect.storage import storage_use
 from ckpttool.sources import BytesSource
 from ckpttool.values import Opaque, StorageRef, TensorRef
 from tests.commands.made import contents, folder, plain, tensor

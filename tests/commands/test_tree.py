@@ -3,7 +3,7 @@
 import pytest
 
 from ckpttool.blocks import Heading, Tree
-from ckpttool.commands._tree import tree_blocks
+from ckpttool.commands._inspect.tree import tree_blocks
 from ckpttool.render.text import lines
 from ckpttool.values import GlobalRef, Opaque
 from tests.commands.made import folder, plain, state_dict, tensor, training

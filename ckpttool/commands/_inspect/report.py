@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from ckpttool.blocks import Block, Finding, Progress, Raw
+from ckpttool.commands._inspect.verdict import findings_of, wrong
 from ckpttool.commands._options import Options
-from ckpttool.commands._verdict import findings_of, wrong
 from ckpttool.model import Checkpoint
 from ckpttool.values import Value
 
 if TYPE_CHECKING:
-    from ckpttool.commands._measure import Gauge
-    from ckpttool.commands._rows import Row
+    from ckpttool.commands._inspect.measure import Gauge
+    from ckpttool.commands._inspect.rows import Row
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,49 +45,49 @@ class InspectReport:
 
     def tensors(self) -> "Iterator[Row]":
         """The tensors that the options select, each with its file, key path and part."""
-        from ckpttool.commands._selection import selected
+        from ckpttool.commands._inspect.selection import selected
 
         return selected(self.checkpoint, self.options)
 
     def blocks(self) -> Iterator[Block]:
         """One screen, or what was asked for instead."""
         if self.options.get is not None:
-            from ckpttool.commands._lookup import spelled
+            from ckpttool.commands._inspect.lookup import spelled
 
             yield Raw(spelled(self._value(self.options.get), self.checkpoint.limits))
         elif self.options.summary:
-            from ckpttool.commands._summary import summary
+            from ckpttool.commands._inspect.summary import summary
 
             yield from summary(self.checkpoint, self.findings)
         else:
             yield from self._views()
 
     def _views(self) -> Iterator[Block]:
-        from ckpttool.commands._summary import findings_block, heading
+        from ckpttool.commands._inspect.summary import findings_block, heading
 
         options, checkpoint = self.options, self.checkpoint
         yield heading(checkpoint)
         if options.parts and not options.lists_tensors:
-            from ckpttool.commands._parts import part_blocks
+            from ckpttool.commands._inspect.parts import part_blocks
 
             yield from part_blocks(checkpoint, options.parts)
         if options.globals:
-            from ckpttool.commands._globals import globals_blocks
+            from ckpttool.commands._inspect.globals import globals_blocks
 
             yield from globals_blocks(checkpoint.globals(), checkpoint.path)
         if options.tree:
-            from ckpttool.commands._tree import tree_blocks
+            from ckpttool.commands._inspect.tree import tree_blocks
 
             yield from tree_blocks(checkpoint, every=options.every)
         if options.lists_tensors:
-            from ckpttool.commands._tensor_table import tensor_blocks
+            from ckpttool.commands._inspect.tensor_table import tensor_blocks
 
             yield from tensor_blocks(self.tensors(), options, self._gauge())
         yield from findings_block(self.findings)
 
     def document(self) -> Mapping[str, object]:
         """All about the checkpoint; `findings` come last, because reading the tensors before them may find more."""
-        from ckpttool.commands import _document as documents
+        from ckpttool.commands._inspect import document as documents
 
         checkpoint, options = self.checkpoint, self.options
         if options.get is not None:
@@ -107,8 +107,8 @@ class InspectReport:
         }
 
     def _value(self, key: str) -> Value:
-        from ckpttool.commands._document import findings_document, raw_document
-        from ckpttool.commands._lookup import find
+        from ckpttool.commands._inspect.document import findings_document, raw_document
+        from ckpttool.commands._inspect.lookup import find
 
         words = {**raw_document(self.checkpoint), "findings": findings_document(self.findings)}
         return find(words, self.checkpoint, key)
@@ -123,7 +123,7 @@ class InspectReport:
         options = self.options
         if not (options.stats or options.hash):
             return None
-        from ckpttool.commands._measure import Gauge
+        from ckpttool.commands._inspect.measure import Gauge
 
         gauge = Gauge(
             stats=options.stats, hashed=bool(options.hash), limits=self.checkpoint.limits, told=self._teller()

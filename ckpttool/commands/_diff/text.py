@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ckpttool.blocks import Block, Cell, Column, Fields, Heading, Note, Style, Table, Text
-from ckpttool.commands._diff_changes import changes
-from ckpttool.commands._diff_tensors import tensors
-from ckpttool.commands._diffed import Diffed, Shown, Side
+from ckpttool.commands._diff.changes import changes
+from ckpttool.commands._diff.diffed import Diffed, Shown, Side
+from ckpttool.commands._diff.tensor_blocks import tensors
 from ckpttool.commands._words import figure, listed, plural, size
 from ckpttool.comparison.parts import Choices, PartComparison
 from ckpttool.comparison.sameness import Sameness

@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 from ckpttool.blocks import Progress
+from ckpttool.commands._inspect.report import InspectReport
 from ckpttool.commands._options import HASHES, ORDERS, Options, parts_of, word_of
-from ckpttool.commands._report import InspectReport
 from ckpttool.errors import UsageError
 from ckpttool.limits import DEFAULT_LIMITS
 from ckpttool.model import Checkpoint, Run
 from ckpttool.opening import open_path
 
 if TYPE_CHECKING:
-    from ckpttool.commands._run_report import RunReport
+    from ckpttool.commands._inspect.run_report import RunReport
 
 
 def options(*, sort: str | None, part: str | None, hashed: str | None, **flags: Any) -> Options:
@@ -65,11 +65,11 @@ def of_checkpoint(checkpoint: Checkpoint, wanted: Options, progress: Progress | 
         NoSuchKey: no tensor is selected, or a wanted part is not there.
     """
     if wanted.parts:
-        from ckpttool.commands._parts import require_parts
+        from ckpttool.commands._inspect.parts import require_parts
 
         require_parts(checkpoint, wanted.parts)
     if wanted.select or wanted.exclude:
-        from ckpttool.commands._selection import require_some
+        from ckpttool.commands._inspect.selection import require_some
 
         require_some(checkpoint, wanted)
     return InspectReport(checkpoint=checkpoint, options=wanted, progress=progress)
@@ -87,6 +87,6 @@ def of_run(run: Run, wanted: Options) -> "RunReport":
             f"{run.path} holds {len(run.checkpoints):,} checkpoints, and these options are about one",
             hint="name one of them" if newest is None else f"name one, as {run.checkpoints[newest].path}",
         )
-    from ckpttool.commands._run_report import RunReport
+    from ckpttool.commands._inspect.run_report import RunReport
 
     return RunReport(run=run, get=wanted.get)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ckpttool.blocks import Block
-from ckpttool.commands._diffed import Diffed
+from ckpttool.commands._diff.diffed import Diffed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,14 +21,14 @@ class DiffReport(Diffed):
 
     def blocks(self) -> Iterator[Block]:
         """The answer in one line, then what differs."""
-        from ckpttool.commands._diff_text import diff_blocks
+        from ckpttool.commands._diff.text import diff_blocks
 
         if not self.shown.quiet:
             yield from diff_blocks(self, self.shown)
 
     def document(self) -> Mapping[str, object]:
         """All figures; docs/json.md says what each field means."""
-        from ckpttool.commands._diff_document import diff_document
+        from ckpttool.commands._diff.document import diff_document
 
         return {"schema": self.schema, **diff_document(self)}
 

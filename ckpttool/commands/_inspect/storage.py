@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ckpttool.commands._steps import steps
+from ckpttool.commands._inspect.steps import steps
 from ckpttool.model import Checkpoint, Contents
 from ckpttool.values import StorageRef, TensorRef, Value
 

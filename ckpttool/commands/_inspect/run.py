@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from ckpttool.blocks import Block, Cell, Column, Fields, Finding, Heading, Table, Text
-from ckpttool.commands._document import checkpoint_document, findings_document
-from ckpttool.commands._facts import first_rate, only_scale, total_bytes
-from ckpttool.commands._summary import findings_block
+from ckpttool.commands._inspect.document import checkpoint_document, findings_document
+from ckpttool.commands._inspect.facts import first_rate, only_scale, total_bytes
+from ckpttool.commands._inspect.summary import findings_block
+from ckpttool.commands._inspect.verdict import findings_of
 from ckpttool.commands._values import Trees
-from ckpttool.commands._verdict import findings_of
 from ckpttool.commands._words import figure, plural, size, sparkline
 from ckpttool.model import Checkpoint, Run
 

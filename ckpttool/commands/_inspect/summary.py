@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from ckpttool.blocks import Block, Cell, Column, Finding, Findings, Heading, Severity, Table, Text
-from ckpttool.commands import _sentences as say
-from ckpttool.commands._facts import optimizer_facts, total_bytes, weights_facts
-from ckpttool.commands._globals import globals_line
-from ckpttool.commands._storage import storage_use
-from ckpttool.commands._verdict import is_dead
+from ckpttool.commands._inspect import sentences as say
+from ckpttool.commands._inspect.facts import optimizer_facts, total_bytes, weights_facts
+from ckpttool.commands._inspect.globals import globals_line
+from ckpttool.commands._inspect.storage import storage_use
+from ckpttool.commands._inspect.verdict import is_dead
 from ckpttool.commands._words import listed, plural, shortened, size
 from ckpttool.model import (
     Checkpoint,

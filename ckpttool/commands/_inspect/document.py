@@ -5,12 +5,12 @@ from typing import Any
 
 from ckpttool.blocks import Finding
 from ckpttool.commands._brief import brief
-from ckpttool.commands._facts import optimizer_facts, total_bytes, weights_facts
-from ckpttool.commands._globals import global_document
-from ckpttool.commands._measure import Gauge
+from ckpttool.commands._inspect.facts import optimizer_facts, total_bytes, weights_facts
+from ckpttool.commands._inspect.globals import global_document
+from ckpttool.commands._inspect.measure import Gauge
+from ckpttool.commands._inspect.rows import Row
+from ckpttool.commands._inspect.storage import storage_use
 from ckpttool.commands._names import json_key, json_step, label
-from ckpttool.commands._rows import Row
-from ckpttool.commands._storage import storage_use
 from ckpttool.commands._values import RawTrees, Trees
 from ckpttool.elements import number
 from ckpttool.model import At, Checkpoint, Counter, LossScale, OptimizerState, ParamGroup, Weights

@@ -5,7 +5,7 @@ from typing import Any
 
 from ckpttool.blocks import Block, Cell, Column, Note, Style, Table, Text
 from ckpttool.commands._brief import brief
-from ckpttool.commands._diffed import Shown
+from ckpttool.commands._diff.diffed import Shown
 from ckpttool.commands._names import dotted
 from ckpttool.commands._words import listed, plural
 from ckpttool.comparison.fields import FieldChange

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ckpttool.blocks import Progress
-from ckpttool.commands._diff_report import DiffReport
-from ckpttool.commands._diffed import Shown, Side
+from ckpttool.commands._diff.diffed import Shown, Side
+from ckpttool.commands._diff.opened_sides import opened_side, require_one_each, unchanged
+from ckpttool.commands._diff.report import DiffReport
+from ckpttool.commands._diff.undamaged import require_undamaged
 from ckpttool.commands._nearest import nearest
-from ckpttool.commands._opened_sides import opened_side, require_one_each, unchanged
 from ckpttool.commands._options import parts_of
-from ckpttool.commands._undamaged import require_undamaged
 from ckpttool.comparison.checkpoints import compare_checkpoints, tensor_bytes
 from ckpttool.comparison.parts import Choices, PartComparison
 from ckpttool.comparison.tolerance import Tolerance

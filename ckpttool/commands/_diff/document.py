@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from ckpttool.commands._diffed import Diffed
+from ckpttool.commands._diff.diffed import Diffed
 from ckpttool.commands._names import json_key
 from ckpttool.commands._values import Trees
 from ckpttool.comparison.fields import ABSENT, FieldChange

@@ -7,7 +7,7 @@ walks such a tree has to know before.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ckpttool.commands._steps import Step, steps
+from ckpttool.commands._inspect.steps import Step, steps
 from ckpttool.errors import LimitExceeded
 from ckpttool.values import TensorRef, Value
 

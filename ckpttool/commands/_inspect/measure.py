@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ckpttool.blocks import FindingLog, Severity
-from ckpttool.commands._stats import Stats, not_numbers, stats_of
+from ckpttool.commands._inspect.stats import Stats, not_numbers, stats_of
 from ckpttool.elements import sha256
 from ckpttool.errors import CkptError, FileChanged, LimitExceeded
 from ckpttool.limits import Limits

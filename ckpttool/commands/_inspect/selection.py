@@ -5,9 +5,9 @@ from fnmatch import translate
 from itertools import islice
 from re import compile as compiled
 
+from ckpttool.commands._inspect.rows import Row, rows
 from ckpttool.commands._nearest import nearest
 from ckpttool.commands._options import Options
-from ckpttool.commands._rows import Row, rows
 from ckpttool.errors import NoSuchKey
 from ckpttool.model import Checkpoint
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from ckpttool.commands._brief import brief
-from ckpttool.commands._facts import OptimizerFacts, TensorFacts
+from ckpttool.commands._inspect.facts import OptimizerFacts, TensorFacts
 from ckpttool.commands._names import label
 from ckpttool.commands._words import count, factor, figure, listed, plural, ranges, shortened, size
 from ckpttool.elements import number

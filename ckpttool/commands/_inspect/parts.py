@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from ckpttool.blocks import Block, Cell, Column, Fields, Heading, Table, Text
-from ckpttool.commands import _sentences as say
 from ckpttool.commands._brief import brief
-from ckpttool.commands._facts import optimizer_facts, weights_facts
+from ckpttool.commands._inspect import sentences as say
+from ckpttool.commands._inspect.facts import optimizer_facts, weights_facts
 from ckpttool.commands._names import dotted, label
 from ckpttool.commands._nearest import nearest
 from ckpttool.commands._words import figure, listed, plural, shortened, size

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ckpttool.blocks import Block, Finding, Raw, Severity
-from ckpttool.commands._lookup import find, spelled
-from ckpttool.commands._run import name_in, run_blocks, run_document
+from ckpttool.commands._inspect.lookup import find, spelled
+from ckpttool.commands._inspect.run import name_in, run_blocks, run_document
+from ckpttool.commands._inspect.verdict import findings_of, wrong
 from ckpttool.commands._values import RawTrees, WholeTrees
-from ckpttool.commands._verdict import findings_of, wrong
 from ckpttool.limits import DEFAULT_LIMITS
 from ckpttool.model import Run
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ckpttool.commands._facts import tensor_facts
+from ckpttool.commands._inspect.facts import tensor_facts
+from ckpttool.commands._inspect.rows import Row
 from ckpttool.commands._numbered import common_name, without_numbers
-from ckpttool.commands._rows import Row
 from ckpttool.values import TensorRef
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from ckpttool.blocks import Block, Cell, Column, Heading, Note, Table, Text
-from ckpttool.commands._facts import tensor_facts
-from ckpttool.commands._folding import Fold, folded, unfolded
-from ckpttool.commands._measure import Gauge, Measured
+from ckpttool.commands._inspect.facts import tensor_facts
+from ckpttool.commands._inspect.folding import Fold, folded, unfolded
+from ckpttool.commands._inspect.measure import Gauge, Measured
+from ckpttool.commands._inspect.rows import Row
 from ckpttool.commands._options import Options
-from ckpttool.commands._rows import Row
 from ckpttool.commands._words import listed, plural, shortened, size
 
 _STATS = ("finite", "nan", "inf", "min", "max", "mean", "std", "norm")

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ckpttool.commands._inspect.steps import Step, steps
+from ckpttool.commands._inspect.survey import paths, survey
 from ckpttool.commands._names import dotted
-from ckpttool.commands._steps import Step, steps
-from ckpttool.commands._survey import paths, survey
 from ckpttool.errors import LimitExceeded
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, Contents, Role, Weights

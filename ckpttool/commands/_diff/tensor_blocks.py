@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ckpttool.blocks import Block, Cell, Column, Note, Style, Table, Text
-from ckpttool.commands._diffed import Shown
+from ckpttool.commands._diff.diffed import Shown
 from ckpttool.commands._numbered import common_name, without_numbers
 from ckpttool.commands._words import plural
 from ckpttool.comparison.figures import Figures

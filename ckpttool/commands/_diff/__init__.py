@@ -1,0 +1,1 @@
+"""What `ckpt diff` is made of."""

@@ -1,0 +1,1 @@
+"""What `ckpt inspect` is made of."""
