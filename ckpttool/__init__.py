@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 from ckpttool.errors import CkptError
 
 if TYPE_CHECKING:
+    from ckpttool.commands.convert import convert
     from ckpttool.commands.diff import diff
     from ckpttool.commands.inspect import inspect
     from ckpttool.opening import open_checkpoint
 
 __version__ = "0.1.0"
-__all__ = ["CkptError", "__version__", "diff", "inspect", "open_checkpoint"]
+__all__ = ["CkptError", "__version__", "convert", "diff", "inspect", "open_checkpoint"]
 
 _HOMES = {
+    "convert": "ckpttool.commands.convert",
     "diff": "ckpttool.commands.diff",
     "inspect": "ckpttool.commands.inspect",
     "open_checkpoint": "ckpttool.opening",

@@ -47,7 +47,7 @@ Cell: TypeAlias = str | Text | Sequence[str | Text]
 class Heading:
     """The first line of a report or of a part of it."""
 
-    title: str
+    title: Cell  # a plain one is set in bold
     aside: Cell = ""  # said beside it, quietly
 
 

@@ -97,3 +97,9 @@ class NoSuchKey(CkptError):
     """A key path, a part or a pattern that the checkpoint does not hold."""
 
     code = "no-such-key"
+
+
+class CannotWrite(CkptError):
+    """The result cannot be written: no space, no permission, or the disk fails."""
+
+    code = "cannot-write"

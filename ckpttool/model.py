@@ -81,6 +81,8 @@ class Weights:
     paths: Mapping[str, KeyPath] = field(default_factory=dict)  # where each lies, when that is not `at.path + (name,)`
     files: Mapping[str, str] = field(default_factory=dict)  # file of each, when sharded
     extra: Mapping[str, Value] = field(default_factory=dict)  # entries that are no tensors: `_extra_state`
+    modules: Mapping[str, Value] = field(default_factory=dict)  # `_metadata` of a state_dict: versions by module name
+    stored: Mapping[str, Value] | None = None  # metadata of the one safetensors file it is; None for all else
     buffers: frozenset[str] = frozenset()  # names that are no parameters, where the file tells (a pickled module)
     prefix: str = ""  # wrapper segments in front of every name: `module.`
     in_model_order: bool = True  # the order is that of the module; False where a format or a writer sorted the names
@@ -185,6 +187,7 @@ class PartFile:
     size: int  # bytes
     container: str = ""  # empty: not opened
     role: Role = Role.OTHER
+    read: bool = False  # what it says is in the checkpoint's parts
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -204,6 +207,7 @@ class Checkpoint:
     counters: tuple[Counter, ...] = ()
     config: Mapping[str, Value] = field(default_factory=dict)  # arguments and hyperparameters, by their own keys
     config_at: Mapping[str, At] = field(default_factory=dict)
+    about: Mapping[str, Value] = field(default_factory=dict)  # what the trainer notes about itself: its version
     files: tuple[PartFile, ...] = ()
     contents: Mapping[str, Contents] = field(default_factory=dict)  # by file name; "" for a single file
     problems: tuple[Finding, ...] = ()  # of the checkpoint; those of a file are in its contents

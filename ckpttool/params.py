@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 SHOW = "What to show"
+WHAT = "What to convert"
 WHICH = "Which tensors"
 OUTPUT = "Output"
 READING = "Reading"
 COMPARING = "How strictly"
-PANELS = (SHOW, COMPARING, WHICH, OUTPUT, READING)  # in the order of a help page
+PANELS = (SHOW, WHAT, COMPARING, WHICH, OUTPUT, READING)  # in the order of a help page
 
 CheckpointPath = Annotated[
     str, typer.Argument(metavar="PATH", help="a checkpoint file, a checkpoint folder, or a folder of checkpoints")
@@ -149,7 +150,135 @@ NoAlign = Annotated[
 Overlap = Annotated[
     bool, typer.Option("--overlap", help="compare resized tensors where they overlap", rich_help_panel=WHICH)
 ]
-Stat = Annotated[bool, typer.Option("--stat", help="one line for each part", rich_help_panel=SHOW)]
-Top = Annotated[int, typer.Option("--top", metavar="N", help="lines for each part", rich_help_panel=SHOW)]
+Stat = Annotated[
+    bool,
+    typer.Option("--stat", help="one line for each part, and no tables: not with --top or --all", rich_help_panel=SHOW),
+]
+Top = Annotated[
+    int | None,
+    typer.Option(
+        "--top",
+        metavar="N",
+        help="lines of tensors for each part, twice as many of fields; 10 if not given, 0 to count only",
+        rich_help_panel=SHOW,
+    ),
+]
 EveryRow = Annotated[bool, typer.Option("--all", help="every tensor and field, nothing folded", rich_help_panel=SHOW)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no report as text, only the exit code", rich_help_panel=OUTPUT)]
+
+ConvertSource = Annotated[
+    str, typer.Argument(metavar="SRC", help="a checkpoint file, a checkpoint folder, or an index of shards")
+]
+ConvertTarget = Annotated[
+    str, typer.Argument(metavar="DST", help="the file or folder to write; its name says the format, or --to does")
+]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="FORMAT", help="safetensors or torch; else by DST's name", rich_help_panel=OUTPUT),
+]
+WeightsOnly = Annotated[
+    bool,
+    typer.Option(
+        "--weights-only",
+        help="of a trainer's folder: its weights, the other files as they are (the default)",
+        rich_help_panel=WHAT,
+    ),
+]
+Everything = Annotated[
+    bool,
+    typer.Option("--everything", help="of a trainer's folder: optimizer, RNG and the rest too", rich_help_panel=WHAT),
+]
+KeptParts = Annotated[
+    str | None,
+    typer.Option(
+        "--part",
+        metavar="NAME[,NAME]",
+        help="keep only these parts: model, ema, optimizer, scheduler, scaler, rng, data, custom, progress, config; "
+        "model alone gives a bare state_dict",
+        rich_help_panel=WHAT,
+    ),
+]
+Ema = Annotated[bool, typer.Option("--ema", help="the averaged weights as a bare state_dict", rich_help_panel=WHAT)]
+Renames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rename",
+        metavar="REGEX=NEW",
+        help="change the names of weights; may be repeated, and is refused where two become one",
+        rich_help_panel=WHICH,
+    ),
+]
+StripPrefix = Annotated[
+    str | None,
+    typer.Option(
+        "--strip-prefix",
+        metavar="auto|TEXT",
+        help="take a prefix off the names of weights; auto: the wrappers' (module., _orig_mod. …)",
+        rich_help_panel=WHICH,
+    ),
+]
+CastTo = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        metavar="TYPE",
+        help="cast floating weights: bf16, fp16, fp32, fp64, fp8_e4m3, fp8_e5m2; never integers, moments, steps or RNG",
+        rich_help_panel=WHAT,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="change one number or word: scaler.scale=65536; may be repeated",
+        rich_help_panel=WHAT,
+    ),
+]
+MapLocation = Annotated[
+    str | None,
+    typer.Option(
+        "--map-location", metavar="DEVICE", help="the device tag of every tensor: cpu, cuda:0", rich_help_panel=WHAT
+    ),
+]
+Plain = Annotated[
+    bool,
+    typer.Option(
+        "--plain",
+        help="numpy scalars and arrays, Namespaces, paths become builtins and tensors, for weights_only=True",
+        rich_help_panel=WHAT,
+    ),
+]
+DropOpaque = Annotated[
+    bool,
+    typer.Option(
+        "--drop-opaque", help="leave out, and list, objects that only their own code can build", rich_help_panel=WHAT
+    ),
+]
+AllowOpaque = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-opaque",
+        metavar="MODULE.NAME",
+        help="write this dangerous global again; may be repeated",
+        rich_help_panel=WHAT,
+    ),
+]
+DuplicateTies = Annotated[
+    bool,
+    typer.Option(
+        "--duplicate-ties", help="write tied tensors under each of their names, not once", rich_help_panel=OUTPUT
+    ),
+]
+MaxShardSize = Annotated[
+    str | None,
+    typer.Option(
+        "--max-shard-size", metavar="SIZE", help="cut weights into files of at most 5GB, say", rich_help_panel=OUTPUT
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace DST if it is there", rich_help_panel=OUTPUT)]
+NoVerify = Annotated[bool, typer.Option("--no-verify", help="do not read the result back", rich_help_panel=OUTPUT)]
+Checksum = Annotated[
+    bool, typer.Option("--checksum", help="the SHA-256 of every file read and written", rich_help_panel=OUTPUT)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be written", rich_help_panel=OUTPUT)]

@@ -333,6 +333,10 @@ class Folder:
         self._opened.append(source)
         return source
 
+    def opened_paths(self) -> list[Path]:
+        """Every file that was opened through this folder."""
+        return [source.path for source in self._opened]
+
     def release(self) -> None:
         """Give descriptors back for now; see `FileSource.release`."""
         for source in self._opened:

@@ -126,6 +126,32 @@ TensorKind: TypeAlias = Literal[
 ]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """The call that a file spells for an object which we describe in our own terms, so that it can be spelled again.
+
+    What the object's own fields say is left out of `args` and `state`: None stands for the storage, offset, size and
+    stride of a tensor with a storage, for the plain tensor that a parameter or a device's tensor is made of, and for
+    the shape and the order of an array; an empty `bytes` or `bytearray` stands for the elements of an array, None for
+    the items of one of objects. Of a scalar, `args` ends before the data. Calls that torch makes of inner tensors
+    (sparse, nested, …) keep them as arguments. In `_rebuild_from_type_v2(func, cls, args, state)` the same is left
+    out of the inner `args`.
+    """
+
+    function: GlobalRef
+    args: "tuple[Value, ...]"
+    state: "Value" = None  # what BUILD gave it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Where a tensor's elements lay when it was saved, where a conversion has since put them side by side."""
+
+    storage: StorageRef  # the same object for all that shared memory; its source holds no bytes
+    storage_offset: int  # elements of the tensor's type
+    stride: tuple[int, ...]  # elements
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TensorRef:
     """Where a tensor's elements are. Holds no data and no open file."""
@@ -143,6 +169,8 @@ class TensorRef:
     neg: bool = False  # values are the negative of the bytes
     cls: GlobalRef | None = None  # of a subclass
     attributes: "Value" = None  # Python attributes saved with it
+    made: Made | None = None  # of a kind other than a plain strided tensor or Parameter: how the file spells it
+    placed: Placement | None = None  # None: where it is described is where it was
 
     @property
     def numel(self) -> int:
@@ -189,6 +217,7 @@ class NumpyScalar:
 
     dtype: DType  # numpy's word
     data: bytes  # in the byte order that `dtype` names
+    made: Made | None = None  # its call in the file; `args[0]` is the dtype object
 
     def item(self) -> "bool | int | float | complex | bytes":
         """The Python value, where `struct` knows the type; else the bytes."""

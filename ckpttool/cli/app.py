@@ -7,10 +7,11 @@ import typer
 from ckpttool import __version__
 from ckpttool.cli.bind import bind
 from ckpttool.cli.pages import Cover, Page
+from ckpttool.commands.convert import convert
 from ckpttool.commands.diff import diff
 from ckpttool.commands.inspect import inspect
 
-COMMANDS = (inspect, diff)
+COMMANDS = (inspect, diff, convert)
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001  # Typer calls it with the flag
@@ -25,7 +26,7 @@ def _cover(
         bool, typer.Option("--version", help="say the version and stop", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Look into training checkpoints without running anything in them.
+    """Look into, compare and convert training checkpoints without running anything in them.
 
     Reads what PyTorch, safetensors, Accelerate, HF Trainer, Lightning and others write. torch is not needed; nothing
     that a file names is imported or called.
@@ -36,12 +37,13 @@ def _cover(
       ckpt inspect model.pt --tensors           every tensor
       ckpt inspect model.pt --get scaler.scale  one value, for a shell
       ckpt diff a.pt b.pt                       the same? else where, and how much
+      ckpt convert model.pt model.safetensors   safe to share, nothing lost
       ckpt inspect --help                       all options
 
     Exit codes:
-      0    fine; no difference
-      1    something is wrong with it; a difference
-      2    could not be read, or wrong usage
+      0    fine; no difference; converted
+      1    something is wrong with it; a difference; not all of it could be carried
+      2    could not be read, refused, or wrong usage
       70   a bug of ckpt
       130  interrupted
     """

@@ -25,7 +25,7 @@ def diff(  # noqa: PLR0913  # one parameter for each option of the command
     no_align: params.NoAlign = False,
     overlap: params.Overlap = False,
     stat: params.Stat = False,
-    top: params.Top = 10,
+    top: params.Top = None,
     all: params.EveryRow = False,  # noqa: A002
     quiet: params.Quiet = False,
     limit: params.RaisedLimits = None,
@@ -52,11 +52,10 @@ def diff(  # noqa: PLR0913  # one parameter for each option of the command
       70  a bug of ckpt
     """
     from ckpttool.commands._diff import comparing  # `--help` must not pay for it
-    from ckpttool.commands._diff.diffed import Shown
 
     choices = comparing.choices(
         rtol=rtol, atol=atol, ulp=ulp, by_value=by_value, part=part, select=tuple(select or ()),
         exclude=tuple(exclude or ()), maps=tuple(map or ()), literal=no_align, overlap=overlap, limits=limit or [],
     )  # fmt: skip
-    shown = Shown(stat=stat, top=comparing.whole("--top", top), every=all, quiet=quiet)
+    shown = comparing.shown(stat=stat, top=top, every=all, quiet=quiet)
     return comparing.report(os.fspath(left), os.fspath(right), choices, shown, progress)

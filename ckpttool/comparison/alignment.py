@@ -1,7 +1,7 @@
 """Which tensor of one state_dict is which of the other, when wrappers, renames and ties change the names."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ckpttool.errors import UsageError
@@ -46,8 +46,36 @@ def align(left: Names, right: Names, *, maps: Sequence[str] = (), literal: bool 
     Raises:
         UsageError: a map is not `OLD=NEW`, or its expression does not compile.
     """
-    rename = renaming(maps)
     found = Alignment()
+    partner = _partners(left, right, maps, found, literal=literal)
+    rest_left = dict.fromkeys(n for n in left if n not in partner)
+    taken = set(partner.values())
+    rest_right = dict.fromkeys(n for n in right if n not in taken)
+    found.pairs = [(n, partner[n]) for n in left if n in partner]
+    paired_left, paired_right = list(partner), list(partner.values())
+    found.tied_left = {} if literal else _ties(left, rest_left, paired_left)
+    found.tied_right = {} if literal else _ties(right, rest_right, paired_right)
+    found.only_left = [n for n in rest_left if n not in found.tied_left]
+    found.only_right = [n for n in rest_right if n not in found.tied_right]
+    return found
+
+
+def align_names(
+    left: Iterable[str], right: Iterable[str], *, maps: Sequence[str] = (), literal: bool = False
+) -> dict[str, str]:
+    """Pair names that stand for no tensors as `align` does: the right one of each left one that has a partner.
+
+    Raises:
+        UsageError: as `align`.
+    """
+    return _partners(dict.fromkeys(left), dict.fromkeys(right), maps, Alignment(), literal=literal)
+
+
+def _partners(
+    left: Mapping[str, object], right: Mapping[str, object], maps: Sequence[str], found: Alignment, *, literal: bool
+) -> dict[str, str]:
+    """The right name of each left one; names that are not the same are listed in `found`."""
+    rename = renaming(maps)
     rest_left = dict.fromkeys(n for n in left if n not in right)
     rest_right = dict.fromkeys(n for n in right if n not in left)
     partner = {n: n for n in left if n in right}
@@ -56,13 +84,7 @@ def align(left: Names, right: Names, *, maps: Sequence[str] = (), literal: bool 
         _match(
             partner, rest_left, rest_right, lambda n: without_wrappers(rename(n)), without_wrappers, "wrappers", found
         )
-    found.pairs = [(n, partner[n]) for n in left if n in partner]
-    paired_left, paired_right = list(partner), list(partner.values())
-    found.tied_left = {} if literal else _ties(left, rest_left, paired_left)
-    found.tied_right = {} if literal else _ties(right, rest_right, paired_right)
-    found.only_left = [n for n in rest_left if n not in found.tied_left]
-    found.only_right = [n for n in rest_right if n not in found.tied_right]
-    return found
+    return partner
 
 
 def renaming(maps: Sequence[str]) -> Callable[[str], str]:

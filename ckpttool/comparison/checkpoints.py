@@ -1,20 +1,25 @@
 """Two checkpoints, part by part: models with models, optimizers with optimizers, whatever file each sits in."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ckpttool.comparison.alignment import align
+from ckpttool.comparison.extras import paired_extras
 from ckpttool.comparison.fields import FieldChange
+from ckpttool.comparison.folders import OtherFiles, compare_files
 from ckpttool.comparison.measuring import Measuring
+from ckpttool.comparison.metadata import paired_metadata
 from ckpttool.comparison.pairing import Bundle, Pairing, pairings
 from ckpttool.comparison.parts import Choices, PartComparison, TensorRow
+from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.states import compare_optimizers
 from ckpttool.comparison.tensors import Progress
 from ckpttool.comparison.trees import ABSENT
 from ckpttool.model import Checkpoint, Role, Weights
-from ckpttool.values import TensorRef, Value
+from ckpttool.values import Attribute, TensorRef
 
-_OWN = "__dict__"  # how `Weights.extra` ends the names of what modules say of themselves
+# Say which release wrote a file; nothing that training resumes from.
+_VERSIONS = (("transformers_version",), ("_diffusers_version",), ("peft_version",), ("pytorch-lightning_version",))
 
 
 def compare_checkpoints(
@@ -28,7 +33,7 @@ def compare_checkpoints(
         CkptError: reading a side fails; the message says which.
     """
     measuring = Measuring(choices, progress)
-    wanted = (pairing for pairing in pairings(left, right) if choices.wants_role(pairing.role))
+    wanted = (pairing for pairing in pairings(left, right, literal=choices.literal) if choices.wants_role(pairing.role))
     return tuple(_compared(pairing, measuring) for pairing in wanted)
 
 
@@ -60,6 +65,9 @@ def _compared(pairing: Pairing, measuring: Measuring) -> PartComparison:
         result.side = "right" if mine is None else "left"
     elif isinstance(mine, Weights):
         _compare_weights(mine, other, measuring, result)
+    elif isinstance(mine, OtherFiles):
+        result.fields = len(mine.sizes.keys() | other.sizes.keys())
+        result.changes, result.noted = compare_files(mine, other, measuring)
     elif isinstance(mine, Bundle):
         _compare_fields(mine, other, measuring, result)
     else:
@@ -77,17 +85,11 @@ def _compare_weights(left: Weights, right: Weights, measuring: Measuring, result
     result.only_left = [(n, left.tensors[n]) for n in aligned.only_left if choices.wants(n)]
     result.only_right = [(n, right.tensors[n]) for n in aligned.only_right if choices.wants(n)]
     if not choices.select:
-        mine, theirs = _extras(left, right)
+        mine, theirs = paired_extras(left, right, maps=choices.maps, literal=choices.literal)
+        notes, other_notes = paired_metadata(left, right, aligned, maps=choices.maps, literal=choices.literal)
         result.fields = len(mine.keys() | theirs.keys())
         result.changes += measuring.values(mine, theirs)
-
-
-def _extras(left: Weights, right: Weights) -> list[dict[str, Value]]:
-    """Entries that are no tensors; what a whole pickled module says of itself counts where both sides are one."""
-    sides = [dict(left.extra), dict(right.extra)]
-    if all(any(key.endswith(_OWN) for key in side) for side in sides):
-        return sides
-    return [{key: value for key, value in side.items() if not key.endswith(_OWN)} for side in sides]
+        result.changes += measuring.values(notes, other_notes)
 
 
 def _compare_fields(left: Bundle, right: Bundle, measuring: Measuring, result: PartComparison) -> None:
@@ -95,7 +97,11 @@ def _compare_fields(left: Bundle, right: Bundle, measuring: Measuring, result: P
     alike = isinstance(mine, dict) and isinstance(other, dict)
     result.fields = len(mine.keys() | other.keys()) if alike else 1
     if left.details is None or right.details is None:
-        result.changes += measuring.values(mine, other)
+        found = measuring.values(mine, other, loose=left.json != right.json)
+        versions = _VERSIONS if result.role is Role.CONFIG else ()
+        result.noted += [change for change in found if change.path in versions]
+        result.changes += [change for change in found if change.path not in versions]
+        result.changes += _other_classes(left, right)
         return
     for key in [*left.fields, *(k for k in right.fields if k not in left.fields)]:
         told = left.details.get(key, ABSENT), right.details.get(key, ABSENT)
@@ -104,6 +110,13 @@ def _compare_fields(left: Bundle, right: Bundle, measuring: Measuring, result: P
         elif unlike := measuring.values(left.fields[key], right.fields[key]):
             worst = max((change.sameness for change in unlike), key=lambda s: s.rank)
             result.changes.append(FieldChange((key,), told[0], told[1], worst, note="other state"))
+
+
+def _other_classes(left: Bundle, right: Bundle) -> Iterator[FieldChange]:
+    """Arguments that are an object of another class: the same values of another type."""
+    for name, mine in left.classes.items():
+        if (other := right.classes.get(name, mine)) != mine:
+            yield FieldChange((name, Attribute("class")), mine, other, Sameness.SAME_VALUES)
 
 
 def _inside(bundle: Bundle) -> Any:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ckpttool.comparison.sameness import Sameness, sameness_of
+from ckpttool.comparison.runs import first_unlike
+from ckpttool.comparison.sameness import Sameness, long_sameness, run_of, sameness_of
 from ckpttool.comparison.tensors import TensorComparison, compare_tensors
 from ckpttool.comparison.tolerance import EXACT, Tolerance
 from ckpttool.comparison.trees import ABSENT, is_long, leaf_pairs, path_of
@@ -22,48 +23,59 @@ class FieldChange:
     right: Any
     sameness: Sameness = Sameness.DIFFERENT
     tensor: TensorComparison | None = None  # where both are tensors
-    note: str = ""  # `3 of 624 items differ`, `other state`
+    note: str = ""  # `3 of 624 items differ, first [0]`, `first at byte 17`, `other state`
 
 
-def compare_values(
-    left: Value, right: Value, *, tolerance: Tolerance = EXACT, limits: Limits = DEFAULT_LIMITS, path: KeyPath = ()
+def compare_values(  # noqa: PLR0913  # two values, and how to compare them
+    left: Value,
+    right: Value,
+    *,
+    tolerance: Tolerance = EXACT,
+    limits: Limits = DEFAULT_LIMITS,
+    path: KeyPath = (),
+    loose: bool = False,
 ) -> Iterator[FieldChange]:
     """Yield the fields in which two value trees are not identical, in the order of the left side.
 
-    A number equals another type's number of the same value (`1e-4` and a tensor that holds it), a list equals a tuple
-    of the same items, NaN equals NaN, and the order of keys does not count. Two tensors must agree in bits.
+    What is equal in value and of another type (`1e-4` and a tensor that holds it, a list and a tuple) is the same
+    values. NaN equals NaN, and the order of keys does not count. Two tensors must agree in bits.
+
+    Args:
+        loose: one side went through JSON, and what JSON does to types and keys does not count.
 
     Raises:
         LimitExceeded: there are more than `limits.nodes` values.
         CkptError: from reading; the message says which side.
     """
-    for where, a, b in leaf_pairs(left, right, limits):
-        change = _compared(a, b, tolerance, limits)
+    for where, a, b in leaf_pairs(left, right, limits, loose=loose):
+        change = _compared(a, b, tolerance, limits, loose=loose)
         if change is not None:
             yield replace(change, path=(*path, *path_of(where)))
 
 
-def _compared(a: Any, b: Any, tolerance: Tolerance, limits: Limits) -> FieldChange | None:
+def _compared(a: Any, b: Any, tolerance: Tolerance, limits: Limits, *, loose: bool) -> FieldChange | None:
+    compared, note = None, ""
     if isinstance(a, TensorRef) and isinstance(b, TensorRef):
         compared = compare_tensors(a, b, tolerance=tolerance, limits=limits)
-        found, note = compared.sameness, ""
+        found = compared.sameness
     elif is_long(a) and is_long(b):
-        compared, (found, note) = None, _long(a, b, tolerance)
+        found, note = long_sameness(a, b, tolerance, loose=loose)
     else:
-        compared, found, note = None, sameness_of(a, b, tolerance), ""
+        found = sameness_of(a, b, tolerance, loose=loose)
+        note = _first_byte(a, b) if found is Sameness.DIFFERENT else ""
     if found is Sameness.IDENTICAL:
         return None
     return FieldChange((), _copied(a), _copied(b), found, compared, note)
 
 
-def _long(a: Any, b: Any, tolerance: Tolerance) -> tuple[Sameness, str]:
-    """Compare two long lists of plain values."""
-    if len(a) != len(b):
-        return Sameness.DIFFERENT, f"{len(a):,} items against {len(b):,}"
-    found = [sameness_of(x, y, tolerance) for x, y in zip(a, b, strict=True)]
-    worst = max(found, key=lambda s: s.rank)
-    differing = sum(s is not Sameness.IDENTICAL for s in found)
-    return worst, f"{differing:,} of {len(a):,} items differ" if differing else ""
+def _first_byte(a: Any, b: Any) -> str:
+    """Where two runs of bytes that differ begin to."""
+    mine, other = run_of(a), run_of(b)
+    if mine is None or other is None:
+        return ""
+    sizes = "" if mine.size == other.size else f"{mine.size:,} bytes against {other.size:,}"
+    place = first_unlike(mine, other)
+    return ", ".join(filter(None, (sizes, "" if place is None else f"first at byte {place:,}")))
 
 
 def _copied(value: Any) -> Any:

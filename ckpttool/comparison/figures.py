@@ -16,6 +16,7 @@ from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.values import TensorRef
 
 _WINDOW = 2**17  # elements: 3 MB with both sides and their difference in float64
+TILE = 2**21  # elements of each side that are read at once where both lie in different orders
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,8 +67,9 @@ def figures(
     """
     sums = Sums(left.dtype, right.dtype, tolerance)
     flat = left.contiguous and right.contiguous  # then every window is as long as it may be, whatever the shape
-    mine = read_of("left", windows(_flat(left) if flat else left, limits=limits, elements=_WINDOW))
-    other = read_of("right", windows(_flat(right) if flat else right, limits=limits, elements=_WINDOW))
+    tile = 0 if flat else TILE
+    mine = read_of("left", windows(_flat(left) if flat else left, limits=limits, elements=_WINDOW, tile=tile))
+    other = read_of("right", windows(_flat(right) if flat else right, limits=limits, elements=_WINDOW, tile=tile))
     for (box, a), (_, b) in zip(mine, other, strict=True):
         sums.add(box, a, b)
         if progress is not None:

@@ -1,29 +1,38 @@
 """Which key of one dict is which of the other, when keys are objects that compare by identity."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable
 from itertools import islice
 from typing import Any
 
 from ckpttool.values import BytesRef, GlobalRef, NumpyScalar, StorageRef, TensorRef, children
 
+_WIDE = 64  # bits of an integer that is spelled in decimal
 _MOST = 200  # values of one key that are looked at; keys alike so far are told apart by their order
 
 
-def matched(keys: Iterable[Any]) -> dict[Hashable, Any]:
+def matched(keys: Collection[Any], *, loose: bool = False) -> dict[Hashable, Any]:
     """The keys, each under what it has in common with its like in another file.
 
     Keys that are alike (tensors of one type and shape) are numbered in their order.
+
+    Args:
+        loose: one side went through JSON, so that `1` is also `"1"`, unless a dict has both.
     """
     found: dict[Hashable, Any] = {}
     alike: dict[Hashable, int] = {}
     for key in keys:
         if type(key) is str or type(key) is int:
-            found[key] = key
+            found[str(key) if loose and _is_short(key) and str(key) not in keys else key] = key
             continue
         identity = _identity(key)
         number = alike[identity] = alike.get(identity, -1) + 1
         found[identity, number] = key
     return found
+
+
+def _is_short(key: str | int) -> bool:
+    """Whether it is a whole number that is spelled in decimal without trouble."""
+    return isinstance(key, int) and key.bit_length() <= _WIDE
 
 
 def _identity(key: Any) -> Hashable:

@@ -67,14 +67,19 @@ class Measuring:
         note = f"{note}; {compared.note}" if compared.note else note
         return replace(compared, left=left, right=right, note=note)
 
-    def values(self, left: Value, right: Value, path: KeyPath = ()) -> list[FieldChange]:
+    def values(self, left: Value, right: Value, path: KeyPath = (), *, loose: bool = False) -> list[FieldChange]:
         """Compare two value trees.
+
+        Args:
+            loose: one side went through JSON.
 
         Raises:
             CkptError: from reading, or there are more values than the limits allow.
         """
         choices = self.choices
-        return list(compare_values(left, right, tolerance=choices.tolerance, limits=choices.limits, path=path))
+        return list(
+            compare_values(left, right, tolerance=choices.tolerance, limits=choices.limits, path=path, loose=loose)
+        )
 
 
 def place_of(tensor: TensorRef) -> tuple[object, ...]:

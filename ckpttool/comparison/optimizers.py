@@ -11,6 +11,7 @@ from ckpttool.values import Value
 
 Ids = tuple[Value, ...]  # of one parameter; empty on the side that has no such parameter
 NOWHERE = -1
+_ORDER = "order"  # `OptimizerState.names_from` of names that rest on the order of the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +45,14 @@ def pair_params(
 
     Returns:
         The pairs in the left side's order, and how they were paired: `name`, `position`, `name and position`, or
-        empty where a side has no parameters.
+        empty where a side has no parameters. It is `assumed name` where names pair other places than the order
+        would, and are only known from the order of a side's model.
     """
-    rename = renaming(maps)
-    bare: Callable[[str], str] = str if literal else without_wrappers
-    mine = _params(left, lambda name: bare(name if literal else rename(name)))
-    other = _params(right, bare)
+    mine, other = _spelled(left, right, maps=maps, literal=literal)
     by_name = {p.name: p for p in other if p.name is not None}
     partners = {p.place: by_name[p.name] for p in mine if p.name is not None and p.name in by_name}
-    ways = ["name"] if partners else []
+    assumed = _ORDER in (left.names_from, right.names_from) and any(n != p.place for n, p in partners.items())
+    ways = ["assumed name" if assumed else "name"] if partners else []
     spare_left = [p for p in mine if p.place not in partners]
     taken = {p.place for p in partners.values()}
     spare_right = [p for p in other if p.place not in taken]
@@ -64,10 +64,27 @@ def pair_params(
     return [*pairs, *(_pair(None, p) for p in other if p.place not in taken)], " and ".join(ways)
 
 
+def pair_in_order(
+    left: OptimizerState, right: OptimizerState, *, maps: Sequence[str] = (), literal: bool = False
+) -> list[ParamPair]:
+    """Pair the parameters of two optimizers one by one, whatever they are called."""
+    mine, other = _spelled(left, right, maps=maps, literal=literal)
+    return [_pair(a, b) for a, b in zip_longest(mine, other)]
+
+
 def groups_of(optimizer: OptimizerState) -> Mapping[int, int]:
     """The param group of each parameter, by its place among all."""
     groups = (n for n, group in enumerate(optimizer.groups) for _ in group.params)
     return dict(enumerate(groups))
+
+
+def _spelled(
+    left: OptimizerState, right: OptimizerState, *, maps: Sequence[str], literal: bool
+) -> tuple[list[_Param], list[_Param]]:
+    """All parameters of both sides, under the names that the right side gives them."""
+    rename = renaming(maps)
+    bare: Callable[[str], str] = str if literal else without_wrappers
+    return _params(left, lambda name: bare(name if literal else rename(name))), _params(right, bare)
 
 
 def _params(optimizer: OptimizerState, spell: Callable[[str], str]) -> list[_Param]:

@@ -2,11 +2,14 @@
 
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ckpttool.model import Checkpoint, LossScale, RngState, Role, Weights
-from ckpttool.values import Value
+from ckpttool.comparison.folders import other_files
+from ckpttool.comparison.kinds import kind
+from ckpttool.comparison.nesting import as_one
+from ckpttool.model import At, Checkpoint, LossScale, RngState, Role, Weights
+from ckpttool.values import KeyPath, Value, children
 
 _SCALE_WORDS = ("enabled", "scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker")
 
@@ -28,11 +31,17 @@ class Bundle:
     name: str
     fields: Mapping[str, Value]
     details: Mapping[str, str] | None = None  # what is shown instead of a generator's state
+    json: bool = False  # some of it comes from JSON, which has fewer types
+    classes: Mapping[str, str] = field(default_factory=dict)  # of the objects whose fields they are, by place
 
 
-def pairings(left: Checkpoint, right: Checkpoint) -> Iterator[Pairing]:
-    """Every part of both sides, each once."""
-    yield from _weights(left, right)
+def pairings(left: Checkpoint, right: Checkpoint, *, literal: bool = False) -> Iterator[Pairing]:
+    """Every part of both sides, each once.
+
+    Args:
+        literal: what the files keep apart stays apart; nested dicts are not held against dotted names.
+    """
+    yield from _weights(left, right, literal=literal)
     yield from _several(Role.OPTIMIZER, left.optimizers, right.optimizers)
     for role, mine, other in (
         (Role.SCHEDULER, left.schedulers, right.schedulers),
@@ -43,10 +52,12 @@ def pairings(left: Checkpoint, right: Checkpoint) -> Iterator[Pairing]:
         yield from _several(role, [*map(_bundle, mine)], [*map(_bundle, other)])
     yield from _several(Role.RNG, *_generators(left, right))
     yield from _several(Role.PROGRESS, _counters(left), _counters(right))
-    yield from _several(Role.CONFIG, _config(left), _config(right))
+    about = bool(left.about and right.about)
+    yield from _several(Role.CONFIG, _config(left, about=about), _config(right, about=about))
+    yield from _several(Role.OTHER, *other_files(left, right))
 
 
-def _weights(left: Checkpoint, right: Checkpoint) -> Iterator[Pairing]:
+def _weights(left: Checkpoint, right: Checkpoint, *, literal: bool) -> Iterator[Pairing]:
     """Models with models and averaged weights with averaged weights; across, where each side has only one of them."""
     mine, other = _by_role(left), _by_role(right)
     crossed = {(Role.MODEL, Role.EMA): "the left model is held against the right side's averaged weights"}
@@ -56,7 +67,17 @@ def _weights(left: Checkpoint, right: Checkpoint) -> Iterator[Pairing]:
             yield from _several(Role.MODEL, mine[role], other[opposite], note)
             return
     for role in (Role.MODEL, Role.EMA):
-        yield from _several(role, mine.get(role, []), other.get(role, []))
+        sides = mine.get(role, []), other.get(role, [])
+        yield from _several(role, *sides) if literal else _flattened(role, *sides)
+
+
+def _flattened(role: Role, mine: list[Weights], other: list[Weights]) -> Iterator[Pairing]:
+    """Pair state_dicts; those of one side as one where the other side spells them so."""
+    if found := as_one(mine, other, "right"):
+        return _several(role, mine, [found[0]], found[1])
+    if found := as_one(other, mine, "left"):
+        return _several(role, [found[0]], other, found[1])
+    return _several(role, mine, other)
 
 
 def _by_role(side: Checkpoint) -> dict[Role, list[Weights]]:
@@ -93,9 +114,13 @@ def _same_names(mine: Sequence[Any], other: Sequence[Any]) -> dict[int, Any]:
 
 def _bundle(part: Any) -> Bundle:
     if isinstance(part, LossScale):
-        return Bundle(part.name, {word: getattr(part, word) for word in _SCALE_WORDS})
+        return Bundle(part.name, {word: getattr(part, word) for word in _SCALE_WORDS}, json=_is_json(part.at))
     fields: Mapping[str, Value] = part.fields if hasattr(part, "fields") else {"": part.value}
-    return Bundle(part.name, fields)
+    return Bundle(part.name, fields, json=_is_json(part.at))
+
+
+def _is_json(at: At) -> bool:
+    return at.file.endswith(".json")
 
 
 def _generators(left: Checkpoint, right: Checkpoint) -> tuple[list[Bundle], list[Bundle]]:
@@ -116,11 +141,29 @@ def _counters(side: Checkpoint) -> list[Bundle]:
     first = Tally(counter.name for counter in side.counters)
     keys = _distinct([c.name if first[c.name] == 1 else f"{c.name} ({c.key})" for c in side.counters])
     fields = {key: counter.value for key, counter in zip(keys, side.counters, strict=True)}
-    return [Bundle("", fields)] if fields else []
+    return [Bundle("", fields, json=any(_is_json(c.at) for c in side.counters))] if fields else []
 
 
-def _config(side: Checkpoint) -> list[Bundle]:
-    return [Bundle("", side.config)] if side.config else []
+def _config(side: Checkpoint, *, about: bool) -> list[Bundle]:
+    """Arguments and hyperparameters, with what the trainer notes about itself where both sides have such notes."""
+    fields = {**side.about, **side.config} if about else side.config
+    in_json = any(map(_is_json, side.config_at.values()))
+    return [Bundle("", fields, json=in_json, classes=dict(_classes(side)))] if fields else []
+
+
+def _classes(side: Checkpoint) -> Iterator[tuple[str, str]]:
+    """Whether arguments are a dict, a `Namespace` or another object."""
+    for name, at in side.config_at.items():
+        if at.file in side.contents and not _is_json(at):
+            yield name, kind(_at(side.contents[at.file].root, at.path))
+
+
+def _at(value: Value, path: KeyPath) -> Value:
+    """What lies at a key path; None where nothing does."""
+    for step in path:
+        inside = value if isinstance(value, dict) else dict(children(value))
+        value = inside.get(step)
+    return value
 
 
 def _distinct(words: list[str]) -> list[str]:

@@ -69,6 +69,7 @@ class PartComparison:
     note: str = ""  # why these two were paired, where it is not plain
     tensors: list[TensorRow] = field(default_factory=list)
     changes: list[FieldChange] = field(default_factory=list)
+    noted: list[FieldChange] = field(default_factory=list)  # worth knowing and no difference: a library's version
     only_left: list[tuple[str, TensorRef]] = field(default_factory=list)
     only_right: list[tuple[str, TensorRef]] = field(default_factory=list)
     alignment: Alignment | None = None

@@ -5,20 +5,22 @@ import math
 import struct
 from typing import Any
 
-from ckpttool.comparison.runs import same_run
+from ckpttool.comparison.kinds import moment_of, same_kind
+from ckpttool.comparison.runs import Run, same_run
 from ckpttool.comparison.tolerance import Tolerance
+from ckpttool.comparison.trees import alike, is_long
 from ckpttool.elements import number
-from ckpttool.sources import BytesSource, Source
-from ckpttool.values import BytesRef, GlobalRef, NumpyScalar, StorageRef
+from ckpttool.sources import BytesSource
+from ckpttool.values import BytesRef, GlobalRef, NumpyScalar, StorageRef, TensorRef
 
-_TOP = 1 << 63
+_CODES = {16: ("<e", "<H"), 32: ("<f", "<I"), 64: ("<d", "<Q")}  # of a float, and of a whole number of its bits
 
 
 class Sameness(enum.StrEnum):
     """How alike two things are, most alike first."""
 
     IDENTICAL = "identical"  # bit for bit, same type and shape
-    SAME_VALUES = "same values"  # every element equal in value; the type, a sign of zero or a NaN's bits differ
+    SAME_VALUES = "same values"  # equal in value; the type, a sign of zero or a NaN's bits differ
     WITHIN_TOLERANCE = "within tolerance"
     DIFFERENT = "different"
     OTHER_SHAPE = "other shape"
@@ -33,69 +35,110 @@ class Sameness(enum.StrEnum):
 _RANKS = {word: n for n, word in enumerate(Sameness)}
 
 
-def sameness_of(left: Any, right: Any, tolerance: Tolerance) -> Sameness:
-    """How alike two values are that hold no others: numbers, strings, bytes, globals.
+def sameness_of(left: Any, right: Any, tolerance: Tolerance, *, loose: bool = False) -> Sameness:
+    """How alike two values are, apart from values in them that are compared for themselves.
 
-    A number equals another type's number of the same value (`1e-4` and a tensor that holds it), and NaN equals NaN.
-    A tolerance is for floats: two whole numbers that differ are different.
+    Values that are equal and of two types (`3` and `3.0`, a list and a tuple, a number and a tensor that holds it) are
+    the same values. NaN equals NaN.
+
+    Args:
+        loose: one side went through JSON, and types that it does not have do not count.
 
     Raises:
         CkptError: bytes that were left in a file cannot be read.
     """
-    one, other = number(left), number(right)
-    if one is not None and other is not None:
-        return _of_numbers(one, other, tolerance)
-    mine, its = _run_of(left), _run_of(right)
-    if mine is not None and its is not None:
-        same = mine[2] == its[2] and same_run(mine[0], mine[1], *its)
-    elif isinstance(left, NumpyScalar) and isinstance(right, NumpyScalar):
-        same = left.dtype.name == right.dtype.name and left.data == right.data
-    elif isinstance(left, complex) and isinstance(right, complex):
-        return max(
-            _of_numbers(left.real, right.real, tolerance),
-            _of_numbers(left.imag, right.imag, tolerance),
-            key=lambda s: s.rank,
-        )
-    else:
-        same = left is right or (isinstance(left, str | GlobalRef) and type(left) is type(right) and left == right)
-    return Sameness.IDENTICAL if same else Sameness.DIFFERENT
+    if left is right:
+        return Sameness.IDENTICAL
+    found = _equality(left, right, tolerance)
+    if found is Sameness.IDENTICAL and not same_kind(left, right, loose=loose):
+        return Sameness.SAME_VALUES
+    return found
 
 
-def _run_of(value: Any) -> tuple[Source, int, int] | None:
-    """Source, first byte and count of what is made of bytes."""
+def long_sameness(left: Any, right: Any, tolerance: Tolerance, *, loose: bool = False) -> tuple[Sameness, str]:
+    """Compare two long lists of plain values, and say where they differ."""
+    if len(left) != len(right):
+        return Sameness.DIFFERENT, f"{len(left):,} items against {len(right):,}"
+    found = [sameness_of(x, y, tolerance, loose=loose) for x, y in zip(left, right, strict=True)]
+    worst = max(found, key=lambda s: s.rank)
+    unlike = [n for n, same in enumerate(found) if same is not Sameness.IDENTICAL]
+    if not same_kind(left, right, loose=loose):
+        worst = max(worst, Sameness.SAME_VALUES, key=lambda s: s.rank)
+    return worst, f"{len(unlike):,} of {len(left):,} items differ, first [{unlike[0]}]" if unlike else ""
+
+
+def run_of(value: Any) -> Run | None:
+    """Where the bytes of a value lie that is made of bytes; None for anything else."""
     match value:
         case bytes() | bytearray():
-            return BytesSource(value), 0, len(value)
+            return Run(BytesSource(value), 0, len(value))
         case BytesRef() | StorageRef():
-            return value.source, value.start, value.nbytes
+            return Run(value.source, value.start, value.nbytes)
     return None
 
 
-def _of_numbers(left: float, right: float, tolerance: Tolerance) -> Sameness:
-    if isinstance(left, bool) != isinstance(right, bool):
-        return Sameness.DIFFERENT
+def _equality(left: Any, right: Any, tolerance: Tolerance) -> Sameness:
+    """How alike two values are in value, whatever their types."""
+    one, other = number(left), number(right)
+    if one is not None and other is not None:
+        return _of_numbers(one, other, tolerance, _width(left) if _width(left) == _width(right) else 0)
+    if isinstance(left, complex) and isinstance(right, complex):
+        halves = ((left.real, right.real), (left.imag, right.imag))
+        return max((_of_numbers(*half, tolerance, 64) for half in halves), key=lambda s: s.rank)
+    if is_long(left) or is_long(right):  # the other is a short one, or holds more than plain values
+        both = is_long(left) and is_long(right)
+        return long_sameness(left, right, tolerance)[0] if both else Sameness.DIFFERENT
+    return Sameness.IDENTICAL if _equal(left, right) else Sameness.DIFFERENT
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Whether two values are equal that are no numbers."""
+    mine, its = run_of(left), run_of(right)
+    if mine is not None and its is not None:
+        return mine.size == its.size and same_run(mine.source, mine.start, its.source, its.start, its.size)
+    if isinstance(left, NumpyScalar) and isinstance(right, NumpyScalar):
+        return left.dtype.name == right.dtype.name and left.data == right.data
+    moment = moment_of(left)
+    if moment is not None and moment == moment_of(right):
+        return bool(left.cls == right.cls)
+    if isinstance(left, str | GlobalRef):
+        return type(left) is type(right) and left == right
+    return moment is None and alike(left, right)
+
+
+def _width(value: Any) -> int:
+    """Bits of a float whose neighbours can be counted; 0 for any other number."""
+    if isinstance(value, float):
+        return 64
+    is_float = isinstance(value, NumpyScalar | TensorRef) and value.dtype.family == "float" and value.dtype.struct
+    return value.dtype.bits if is_float and value.dtype.bits in _CODES else 0
+
+
+def _of_numbers(left: float, right: float, tolerance: Tolerance, width: int) -> Sameness:
     if left == right:
-        signs = [math.copysign(1, n) for n in (left, right)] if isinstance(left, float) and left == 0 else []
-        zeros = isinstance(right, float) and len(set(signs)) > 1
-        return Sameness.SAME_VALUES if zeros else Sameness.IDENTICAL
+        signs = {math.copysign(1, n) for n in (left, right) if isinstance(n, float) and n == 0}
+        return Sameness.SAME_VALUES if len(signs) > 1 else Sameness.IDENTICAL
     if left != left and right != right:  # noqa: PLR0124  # NaN
         return Sameness.IDENTICAL
-    near = tolerance and (isinstance(left, float) or isinstance(right, float)) and _near(left, right, tolerance)
+    flags = isinstance(left, bool) or isinstance(right, bool)
+    near = tolerance and not flags and _near(left, right, tolerance, width)
     return Sameness.WITHIN_TOLERANCE if near else Sameness.DIFFERENT
 
 
-def _near(left: float, right: float, tolerance: Tolerance) -> bool:
+def _near(left: float, right: float, tolerance: Tolerance, width: int) -> bool:
     try:
-        x, y = float(left), float(right)
+        gap = abs(right - left)
+        if not math.isfinite(gap):
+            return False
+        near = gap <= tolerance.atol + tolerance.rtol * abs(left)
     except OverflowError:  # a whole number beyond what a float can be
         return False
-    gap = abs(y - x)
-    if not math.isfinite(gap):
-        return False
-    return gap <= tolerance.atol + tolerance.rtol * abs(x) or abs(_rank(x) - _rank(y)) <= tolerance.ulp
+    return near or (width > 0 and abs(_rank(left, width) - _rank(right, width)) <= tolerance.ulp)
 
 
-def _rank(value: float) -> int:
-    """The place of a float64 among all, so that the next one is one farther."""
-    bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
-    return -(bits - _TOP) if bits >= _TOP else bits
+def _rank(value: float, width: int) -> int:
+    """The place of a float among all of its width, so that the next one is one farther."""
+    code, whole = _CODES[width]
+    bits: int = struct.unpack(whole, struct.pack(code, value))[0]
+    top = 1 << (width - 1)
+    return top - bits if bits >= top else bits

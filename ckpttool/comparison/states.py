@@ -5,8 +5,9 @@ from typing import Any, TypeAlias
 
 from ckpttool.comparison.fields import FieldChange
 from ckpttool.comparison.measuring import Measuring
-from ckpttool.comparison.optimizers import ParamPair, groups_of, pair_params
+from ckpttool.comparison.optimizers import ParamPair, groups_of, pair_in_order, pair_params
 from ckpttool.comparison.parts import PartComparison, TensorRow
+from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.trees import ABSENT
 from ckpttool.model import OptimizerState
 from ckpttool.values import Attribute, Opaque, TensorRef, Value
@@ -27,7 +28,7 @@ def compare_optimizers(
         CkptError: from reading; the message says which side.
     """
     choices = measuring.choices
-    pairs, result.matched_by = pair_params(left, right, maps=choices.maps, literal=choices.literal)
+    pairs, result.matched_by = _pairs(left, right, measuring)
     groups_left, groups_right = groups_of(left), groups_of(right)
     for pair in (*pairs, *_without_group(left, right)):
         mine, other = _state(left, pair.left), _state(right, pair.right)
@@ -40,6 +41,37 @@ def compare_optimizers(
         mine, other = _settings(left, n), _settings(right, n)
         result.fields += max(len(side) for side in (mine, other) if isinstance(side, dict))
         result.changes += measuring.values(mine, other, ("group", n))
+
+
+def _pairs(left: OptimizerState, right: OptimizerState, measuring: Measuring) -> tuple[list[ParamPair], str]:
+    """Which parameter is which, and how it is known.
+
+    Names that rest on the order of a model are wrong where only the model's keys were put in another order, and the
+    optimizer was not. Then all state is the same in the optimizer's own order, and that is what pairs it.
+    """
+    choices = measuring.choices
+    pairs, by = pair_params(left, right, maps=choices.maps, literal=choices.literal)
+    if by.startswith("assumed"):
+        in_order = pair_in_order(left, right, maps=choices.maps, literal=choices.literal)
+        if all(_is_same(measuring, _state(left, pair.left), _state(right, pair.right)) for pair in in_order):
+            return in_order, "position"
+    return pairs, by
+
+
+def _is_same(measuring: Measuring, mine: State | None, other: State | None) -> bool:
+    """Whether two parameters have the same state, bit for bit; the first tensor that differs ends it."""
+    if mine is None or other is None:
+        return mine is other
+    if mine.keys() != other.keys():
+        return False
+    for key, a in mine.items():
+        b = other[key]
+        if isinstance(a, TensorRef) and isinstance(b, TensorRef):
+            if measuring.tensors(a, b).sameness is not Sameness.IDENTICAL:
+                return False
+        elif measuring.values(a, b):
+            return False
+    return True
 
 
 def _settings(optimizer: OptimizerState, group: int) -> Any:

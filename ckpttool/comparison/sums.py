@@ -197,8 +197,9 @@ class Sums:
         import numpy as np  # noqa: PLC0415
 
         place = np.unravel_index(int(gap.argmax()), gap.shape)
-        if self.worst is None or gap[place] > self.max_abs:
-            where = tuple(int(s.start + i) for s, i in zip(box, place, strict=True))
+        where = tuple(int(s.start + i) for s, i in zip(box, place, strict=True))
+        largest = self.worst is None or gap[place] > self.max_abs
+        if largest or (gap[place] == self.max_abs and self.worst is not None and where < self.worst[0]):
             self.worst = where, _item(self._left, a[place]), _item(self._right, b[place])
         self.max_abs = max(self.max_abs, float(gap[place]))
 

@@ -6,7 +6,7 @@ Equal bytes are found by comparing memory, block by block, and never go through 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ckpttool.comparison.figures import Figures, figures
+from ckpttool.comparison.figures import TILE, Figures, figures
 from ckpttool.comparison.runs import BLOCK, same_run
 from ckpttool.comparison.sameness import Sameness, sameness_of
 from ckpttool.comparison.sides import read_of
@@ -46,6 +46,21 @@ class TensorComparison:
     def cropped(self) -> bool:
         """Whether the shapes differ, and only what both have was compared."""
         return self.left.shape != self.right.shape and self.sameness.rank < Sameness.OTHER_SHAPE.rank
+
+    @property
+    def moved(self) -> bool:
+        """Whether values changed, of a tensor of any kind that has some."""
+        return self._has_values and self.sameness in (Sameness.WITHIN_TOLERANCE, Sameness.DIFFERENT)
+
+    @property
+    def still(self) -> bool:
+        """Whether all values stayed, which nobody can say of a tensor that has none."""
+        same = self.sameness in (Sameness.IDENTICAL, Sameness.SAME_VALUES)
+        return self._has_values and same and not self.cropped
+
+    @property
+    def _has_values(self) -> bool:
+        return self.left.numel > 0 and (self.left.storage is not None or bool(self.left.parts))
 
     @property
     def other_strides(self) -> bool:
@@ -163,8 +178,8 @@ def same_bits(left: TensorRef, right: TensorRef, limits: Limits, progress: Progr
 
 def _same_windows(left: TensorRef, right: TensorRef, limits: Limits, progress: Progress | None) -> bool:
     size = BLOCK // max(1, left.dtype.bits // 8)
-    mine = read_of("left", windows(left, limits=limits, elements=size))
-    other = read_of("right", windows(right, limits=limits, elements=size))
+    mine = read_of("left", windows(left, limits=limits, elements=size, tile=TILE))
+    other = read_of("right", windows(right, limits=limits, elements=size, tile=TILE))
     for (_, a), (_, b) in zip(mine, other, strict=True):
         if a.tobytes() != b.tobytes():
             return False

@@ -1,13 +1,13 @@
 """Two value trees walked side by side, without recursion and within `Limits.nodes`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from ckpttool.comparison.keys import matched
+from ckpttool.comparison.kinds import moment_of, same_kind, sequence_of
 from ckpttool.errors import LimitExceeded
 from ckpttool.limits import Limits
 from ckpttool.values import (
-    ORDERED_DICT,
     Attribute,
     BytesRef,
     GlobalRef,
@@ -37,11 +37,14 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
-def leaf_pairs(left: Value, right: Value, limits: Limits) -> Iterator[Pair]:
+def leaf_pairs(left: Value, right: Value, limits: Limits, *, loose: bool = False) -> Iterator[Pair]:
     """Yield what has to be held against each other: values that hold no others, unlike things, tensors, long lists.
 
-    A list is walked together with a tuple, a dict with an OrderedDict; the order of keys does not count. A pair that
-    occurs again is passed over.
+    A list is walked together with a tuple, a dict with an OrderedDict, and the two of another type are a pair too; the
+    order of keys does not count. A pair that occurs again is passed over.
+
+    Args:
+        loose: one side went through JSON, which makes a string of each key and a list of each tuple.
 
     Raises:
         LimitExceeded: there are more than `limits.nodes` values.
@@ -64,10 +67,12 @@ def leaf_pairs(left: Value, right: Value, limits: Limits) -> Iterator[Pair]:
             )
         if not isinstance(a, _SMALL) and not isinstance(b, _SMALL):
             met.add((id(a), id(b)))
-        if not _alike(a, b) or is_long(a) or is_long(b):
+        if not alike(a, b) or is_long(a) or is_long(b):
             yield pair
-        else:
-            stack.append(_paired(where, a, b))
+            continue
+        stack.append(_paired(where, a, b, loose=loose))
+        if not same_kind(a, b, loose=loose):
+            yield pair
 
 
 def _weight(value: Any) -> int:
@@ -103,20 +108,15 @@ def is_long(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) > _LONG and all(isinstance(item, plain) for item in value)
 
 
-def _alike(a: Any, b: Any) -> bool:
+def alike(a: Any, b: Any) -> bool:
     """Whether both hold other values, and can be walked together."""
-    if _is_mapping(a) and _is_mapping(b):
+    if isinstance(a, dict) and isinstance(b, dict):
         return True
-    if isinstance(a, Opaque | Record) or isinstance(b, Opaque | Record):
-        return type(a) is type(b) and _one_class(a.cls, b.cls) and getattr(a, "how", "") == getattr(b, "how", "")
-    if isinstance(a, GlobalRef) or isinstance(b, GlobalRef):
-        return False
-    families = (list | tuple, set | frozenset)
-    return any(isinstance(a, family) and isinstance(b, family) for family in families)
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, dict) and (not isinstance(value, Record) or value.cls == ORDERED_DICT)
+    if sequence_of(a) is not None and sequence_of(b) is not None:
+        return True
+    if isinstance(a, Opaque) and isinstance(b, Opaque):
+        return _one_class(a.cls, b.cls) and a.how == b.how and moment_of(a) is None is moment_of(b)
+    return isinstance(a, set | frozenset) and isinstance(b, set | frozenset)
 
 
 def _one_class(a: Any, b: Any) -> bool:
@@ -125,13 +125,14 @@ def _one_class(a: Any, b: Any) -> bool:
     return a == b if all(named) else not any(named)
 
 
-def _paired(where: Step | None, a: Any, b: Any) -> Iterator[Pair]:
-    if isinstance(a, Sequence) and isinstance(b, Sequence):
-        for n in range(max(len(a), len(b))):
-            yield (where, n), a[n] if n < len(a) else ABSENT, b[n] if n < len(b) else ABSENT
+def _paired(where: Step | None, a: Any, b: Any, *, loose: bool) -> Iterator[Pair]:
+    first, second = sequence_of(a), sequence_of(b)
+    if first is not None and second is not None:
+        for n in range(max(len(first), len(second))):
+            yield (where, n), first[n] if n < len(first) else ABSENT, second[n] if n < len(second) else ABSENT
         return
     mine, other = _steps(a, b), _steps(b, a)
-    names_left, names_right = matched(mine), matched(other)
+    names_left, names_right = matched(mine, loose=loose), matched(other, loose=loose)
     for identity, step in names_left.items():
         right = other[names_right[identity]] if identity in names_right else ABSENT
         yield (where, step), mine[step], right
@@ -141,9 +142,9 @@ def _paired(where: Step | None, a: Any, b: Any) -> Iterator[Pair]:
 
 
 def _steps(value: Any, other: Any) -> Mapping[Any, Any]:
-    """What lies inside, by its step; of an OrderedDict beside a plain dict the entries only."""
+    """What lies inside, by its step; of two classes of dict the entries only."""
     if isinstance(value, set | frozenset):
         return dict.fromkeys(value, True)  # each member under itself
-    if type(value) is dict or (isinstance(value, Record) and type(other) is dict):
+    if type(value) is dict or (isinstance(value, Record) and not same_kind(value, other)):
         return value
     return dict(children(value))

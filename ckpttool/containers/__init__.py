@@ -9,6 +9,7 @@ from ckpttool.containers.legacy_tar import LegacyTarReader
 from ckpttool.containers.raw_pickle import RawPickleReader
 from ckpttool.containers.safetensors import SafetensorsReader
 from ckpttool.containers.sharded import ShardedReader, read_sharded
+from ckpttool.containers.structure import StructureReader, read_document, read_structure, restored
 from ckpttool.containers.torch_export import TorchExportReader
 from ckpttool.containers.torch_legacy import TorchLegacyReader
 from ckpttool.containers.torch_package import TorchPackageReader
@@ -19,7 +20,7 @@ from ckpttool.model import Contents
 from ckpttool.protocols import ContainerReader
 from ckpttool.sources import Source
 
-__all__ = ["READERS", "read", "read_sharded", "verify_storage"]
+__all__ = ["READERS", "read", "read_document", "read_sharded", "read_structure", "restored", "verify_storage"]
 
 READERS: tuple[ContainerReader, ...] = (
     TorchZipReader(),
@@ -29,6 +30,7 @@ READERS: tuple[ContainerReader, ...] = (
     TorchLegacyReader(),
     LegacyTarReader(),
     SafetensorsReader(),
+    StructureReader(),
     ShardedReader(),
     RawPickleReader(),
 )

@@ -8,6 +8,7 @@ from typing import Any
 from ckpttool.limits import Limits
 from ckpttool.model import GlobalUse
 from ckpttool.pickles import GETATTR, Mention, trust_of
+from ckpttool.pickles.attributes import is_method, reached
 from ckpttool.values import (
     BytesRef,
     GlobalRef,
@@ -34,6 +35,7 @@ class Survey:
         self.paths: dict[GlobalRef, list[KeyPath]] = {}
         self.places: Counter[GlobalRef] = Counter()
         self.storages: dict[int, StorageRef] = {}  # by id
+        self.unexplained: set[GlobalRef] = set()  # those that load by themselves and do more than spell a name
         self._steps_left = _MOST_STEPS
         self._walk(root, limits.nodes // 4)  # half a million containers take 50 MB to remember
 
@@ -71,6 +73,10 @@ class Survey:
                 return bool(value.parts) or value.attributes is not None
             case Opaque(cls=GlobalRef() as cls) | Record(cls=cls):
                 self._note(cls, steps, step)
+                if cls in GETATTR and not _is_reached(value):
+                    self.unexplained.add(cls)
+            case Opaque(cls=Opaque(cls=GlobalRef() as cls)) if cls in GETATTR:  # what it reached is called
+                self.unexplained.add(cls)
         return True
 
     def _note(self, ref: GlobalRef, steps: list[Any], step: Any) -> None:
@@ -79,6 +85,12 @@ class Survey:
         if len(paths) < _MOST_PATHS and len(steps) < self._steps_left:
             self._steps_left -= len(steps)
             paths.append((*steps[1:], step) if steps else ())
+
+
+def _is_reached(value: Value) -> bool:
+    """Whether a call of `getattr` spells a nested class or a bound method, as picklers do."""
+    args = value.args if isinstance(value, Opaque) else None
+    return type(args) is tuple and (reached(args) is not None or is_method(args))
 
 
 def _inside(value: Value) -> Iterator[tuple[Any, Any]]:

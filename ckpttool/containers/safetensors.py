@@ -8,6 +8,7 @@ import json
 from typing import Any, ClassVar
 
 from ckpttool.blocks import FindingLog, Severity
+from ckpttool.containers._structures import without_structure
 from ckpttool.dtypes import BY_NAME, BY_SAFETENSORS, DType
 from ckpttool.errors import CkptError, DamagedFile, LimitExceeded, TruncatedFile, UnsupportedFormat
 from ckpttool.limits import Limits
@@ -43,7 +44,7 @@ class SafetensorsReader:
         facts: dict[str, Any] = {"header_bytes": len(header)}
         for name, entry in entries.parse(header):
             if name == "__metadata__":
-                facts["metadata"] = dict(entry or ())
+                facts["metadata"] = without_structure(dict(entry or ()), facts)
             elif name in root:
                 log.add(
                     "safetensors.duplicate-key",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ckpttool.blocks import Finding, FindingLog, Severity
+from ckpttool.containers._structures import without_structure
 from ckpttool.containers._words import counted
 from ckpttool.errors import CkptError, DamagedFile, LimitExceeded, PathNotFound
 from ckpttool.limits import Limits
@@ -73,6 +74,11 @@ def read_sharded(source: Source, open_shard: Callable[[str], Contents], limits: 
     if len(shards) == len(set(weight_map.values())):
         _check_total(source, metadata.get("total_size"), root, log)
     problems = (*log.items, *(p for c in shards.values() for p in c.problems))
+    facts: dict[str, Value] = {}
+    facts |= {
+        "metadata": without_structure(metadata, facts),
+        "shards": {name: c.container for name, c in shards.items()},
+    }
     return Contents(
         name=source.name,
         container=ShardedReader.name,
@@ -81,7 +87,7 @@ def read_sharded(source: Source, open_shard: Callable[[str], Contents], limits: 
         storages=tuple(s for c in shards.values() for s in c.storages),
         globals=tuple(g for c in shards.values() for g in c.globals),
         problems=problems,
-        facts={"metadata": metadata, "shards": {name: c.container for name, c in shards.items()}},
+        facts=facts,
         complete=all(p.severity is not Severity.ERROR for p in problems) and all(c.complete for c in shards.values()),
         files=files,
     )

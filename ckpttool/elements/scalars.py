@@ -36,7 +36,8 @@ def _element(tensor: TensorRef) -> int | float | None:
     start = storage.start + tensor.storage_offset * width
     data = storage.source.read(ByteSpan(start, start + width))
     item = _unpack(dtype, data, big_endian=storage.big_endian)
-    return -item if tensor.neg and item is not None else item
+    negated = tensor.neg and tensor.placed is None  # what a conversion put side by side are the values themselves
+    return -item if negated and item is not None else item
 
 
 def _unpack(dtype: DType, data: bytes, *, big_endian: bool) -> int | float | None:

@@ -4,8 +4,9 @@ import hashlib
 import math
 from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from ckpttool.elements.gathering import Box, gather
 from ckpttool.errors import LimitExceeded, UnsupportedFormat
 from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.values import StorageRef, TensorRef
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 WINDOW_BYTES = 8 * 2**20
-_READ_AT_ONCE = 2**20  # a gap this small between wanted elements is cheaper to read than to skip
 
-Box: TypeAlias = tuple[slice, ...]  # one slice per dimension, within the tensor's shape
+__all__ = ["WINDOW_BYTES", "Box", "sha256", "windows"]
 
 
 def windows(
@@ -25,6 +25,7 @@ def windows(
     limits: Limits = DEFAULT_LIMITS,
     window_bytes: int = WINDOW_BYTES,
     elements: int | None = None,
+    tile: int = 0,
 ) -> Iterator[tuple[Box, "np.ndarray[Any, Any]"]]:
     """Yield a tensor's elements as `(box, array)`, box after box in C order.
 
@@ -34,6 +35,9 @@ def windows(
         window_bytes: about how large an array may be. Memory stays within a few times that.
         elements: how many elements an array may have, instead of `window_bytes`: two tensors of one shape then come
             in the same boxes, whatever their types.
+        tile: elements that are read at once, cut as evenly as the shape allows, and then come in boxes of their own:
+            not in C order over the whole. For two tensors whose elements lie in different orders, such as a matrix
+            and a transposed one, where rows of the one are spread all over the other. 0: read box by box.
 
     Yields:
         The array has the box's shape and numpy's type for the element (`DType.numpy`, little-endian; bfloat16 as
@@ -57,12 +61,15 @@ def windows(
     if storage.big_endian and stored.kind != "V":
         stored = stored.newbyteorder(">")
     most = elements or max(1, window_bytes // max(1, stored.itemsize))
-    buffer = np.empty(min(most, tensor.numel), dtype=stored)  # one for all windows: fresh pages cost as much as reading
-    for box in _boxes(tensor.shape, most):
-        extents = [s.stop - s.start for s in box]
+    # One buffer for all windows: fresh pages cost as much as reading.
+    buffer = np.empty(min(max(most, tile), tensor.numel), dtype=stored)
+    for outer in _tiles(tensor.shape, tile) if tile else _boxes(tensor.shape, most):
+        extents = [s.stop - s.start for s in outer]
         out = buffer[: math.prod(extents)].reshape(extents)
-        _gather(out, tensor, storage, box)
-        yield box, _resolved(out, tensor, storage)
+        gather(out, tensor, storage, outer)
+        for box in _boxes(out.shape, most):
+            place = tuple(slice(o.start + b.start, o.start + b.stop) for o, b in zip(outer, box, strict=False))
+            yield (*place, *outer[len(place) :]), _resolved(out[box], tensor, storage)
 
 
 def sha256(tensor: TensorRef, *, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -114,39 +121,16 @@ def _boxes(shape: tuple[int, ...], most: int) -> Iterator[Box]:
             yield (*(slice(i, i + 1) for i in outer), slice(start, min(start + step, shape[axis])), *rest)
 
 
-def _gather(out: "np.ndarray[Any, Any]", tensor: TensorRef, storage: StorageRef, box: Box) -> None:
-    """Read the elements of a box into `out`, in runs of the file that hold mostly wanted bytes."""
-    import numpy as np  # noqa: PLC0415
-
-    width = out.dtype.itemsize
-    pending = [(out, tensor.storage_offset + sum(s.start * step for s, step in zip(box, tensor.stride, strict=True)))]
-    while pending:
-        part, first = pending.pop()
-        extents = [(size - 1) * step for size, step in zip(part.shape, tensor.stride, strict=True)]
-        run = sum(extents) + 1  # elements from the first to the last wanted one
-        start = storage.start + first * width
-        if part.flags.c_contiguous and part.size == run and _in_c_order(part.shape, tensor.stride):
-            storage.source.read_into(start, part.reshape(-1).view("u1").data)
-        elif run * width <= max(_READ_AT_ONCE, 4 * part.nbytes):
-            raw = np.empty(run, dtype=out.dtype)
-            storage.source.read_into(start, raw.view("u1").data)
-            steps = [step * width for step in tensor.stride]
-            part[...] = np.lib.stride_tricks.as_strided(raw, part.shape, steps, writeable=False)
-        else:  # too sparse: halve along the dimension that reaches farthest
-            axis = extents.index(max(extents))
-            middle = part.shape[axis] // 2
-            low = part[(slice(None),) * axis + (slice(None, middle),)]
-            high = part[(slice(None),) * axis + (slice(middle, None),)]
-            pending += [(high, first + middle * tensor.stride[axis]), (low, first)]
-
-
-def _in_c_order(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
-    expected = 1
-    for extent, step in zip(reversed(shape), reversed(stride), strict=True):
-        if extent != 1 and step != expected:
-            return False
-        expected *= extent
-    return True
+def _tiles(shape: tuple[int, ...], most: int) -> Iterator[Box]:
+    """Cut a shape into boxes of at most `most` elements that are about as long one way as the other."""
+    extents = list(shape)
+    while math.prod(extents) > most:
+        longest = max(extents)
+        axis = extents.index(longest)
+        extents[axis] = -(-longest // 2)
+    starts = (range(0, size, step) for size, step in zip(shape, extents, strict=True))
+    for corner in product(*starts):
+        yield tuple(slice(i, min(i + e, size)) for i, e, size in zip(corner, extents, shape, strict=True))
 
 
 def _resolved(array: "np.ndarray[Any, Any]", tensor: TensorRef, storage: StorageRef) -> "np.ndarray[Any, Any]":
@@ -158,6 +142,8 @@ def _resolved(array: "np.ndarray[Any, Any]", tensor: TensorRef, storage: Storage
             array = array.view(np.uint16).byteswap().view("<u4").reshape(array.shape)
         else:
             array = array.astype(array.dtype.newbyteorder("<"))
+    if tensor.placed is not None:  # what a conversion put side by side are the values themselves
+        return array
     if tensor.conj:
         array = array ^ np.uint32(0x80000000) if tensor.dtype.name == "complex32" else np.conj(array)
     if tensor.neg:

@@ -1,7 +1,8 @@
 """Layouts: where each trainer puts what it saved. The order of `LAYOUTS` is the precedence; the last takes all."""
 
-from ckpttool.layouts._assembly import INDEX, may_hold, unreadable
+from ckpttool.layouts._assembly import INDEX, may_hold
 from ckpttool.layouts._step_names import is_trainer_folder, says_step, step_in_name
+from ckpttool.layouts._unreadable import unreadable
 from ckpttool.layouts._words import some
 from ckpttool.layouts.accelerate import AccelerateLayout
 from ckpttool.layouts.composer import ComposerLayout

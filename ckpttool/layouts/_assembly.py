@@ -1,21 +1,21 @@
 """A checkpoint being put together: files are opened one by one, and what cannot be read becomes a finding."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ckpttool.blocks import Finding, FindingLog, Severity
 from ckpttool.elements import number
-from ckpttool.errors import CkptError, LimitExceeded, NotACheckpoint
+from ckpttool.errors import CkptError, NotACheckpoint
 from ckpttool.layouts import _words as words
+from ckpttool.layouts._json_files import read_json
 from ckpttool.layouts._param_names import named
 from ckpttool.layouts._parts import Parts, parts_of
+from ckpttool.layouts._shards import merged, say_unindexed
 from ckpttool.layouts._spots import fields_of
-from ckpttool.limits import Limits
+from ckpttool.layouts._unreadable import unreadable
 from ckpttool.model import At, Checkpoint, Contents, Counter, CustomObject, PartFile, Role
 from ckpttool.protocols import Found
-from ckpttool.sources import ByteSpan, Folder
 from ckpttool.values import Value
 
 INDEX = ".index.json"  # weights in shards, and which shard holds which name
@@ -37,34 +37,12 @@ SAVED = (
 )
 _HINTS = (Role.SCALER, Role.SCHEDULER, Role.RNG, Role.EMA)  # roles that a file's name may add to its structure
 _MOST_PAIRS = 10_000  # optimizers times models; beyond them names stay unknown
-_DENIED = "its permissions keep you out; ask its owner, or change them with chmod"
-_SEEN = 5  # globals named in the finding about a pickle that broke
 
 
 def may_hold(name: str) -> bool:
     """Whether a file is opened uninvited: by its ending, or because it has none; never a hidden one."""
     file = name.rsplit("/", 1)[-1]
     return not file.startswith(".") and (file.lower().endswith(SAVED) or "." not in file)
-
-
-def unreadable(name: str, error: CkptError) -> Finding:
-    """The finding about a file or a folder that cannot be read.
-
-    Args:
-        name: its place, where the error does not say a nearer one.
-    """
-    seen = [str(ref) for ref in error.seen][:_SEEN]
-    named_before = f"; before that it names {', '.join(seen)}" if seen else ""
-    cause = error.__cause__
-    refused = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
-    denied = isinstance(cause, PermissionError)
-    return Finding(
-        code="file.unreadable" if refused else f"file.{error.code}",
-        severity=Severity.ERROR,
-        message=f"{error.message}{named_before}",
-        where=error.where or name,
-        hint=error.hint or (_DENIED if denied else "copy the file from its source again"),
-    )
 
 
 class Reading:
@@ -81,6 +59,7 @@ class Reading:
         self._layout = layout
         self._contents: dict[str, Contents] = {}
         self._roles: dict[str, Role] = {}
+        self._json: set[str] = set()  # JSON files that were read
         if found.contents is not None:
             self._contents[""] = found.contents
 
@@ -145,7 +124,10 @@ class Reading:
         sharded = bool(contents.files)
         if sharded or contents.container == "safetensors":
             files = dict(contents.files)
-            parts.weights[:] = [replace(w, files=files, in_model_order=False) for w in parts.weights]
+            parts.weights[:] = [
+                replace(w, files=files, in_model_order=False, stored=None if sharded else _stored(contents))
+                for w in parts.weights
+            ]
         self.parts.add(parts)
         if role is not None:
             self._roles[name] = role
@@ -175,6 +157,7 @@ class Reading:
         for index in indexes:
             contents = self.take(index, called=words.stem(index)) and self.open(index)
             shards.update(contents.files.values() if contents else ())
+        self._take_shards(below=below, listed=shards)
         for name in self.names:
             if (
                 ("/" in name and not below)
@@ -188,6 +171,29 @@ class Reading:
                 continue
             role = words.role_of_file(name)
             self.take(name, role=role if role in _HINTS else None, invited=False)
+
+    def _take_shards(self, *, below: bool, listed: set[str]) -> None:
+        """Read shards that no index names."""
+        for (whole, count), files in words.shards_of(self.names).items():
+            known = f"{whole}{INDEX}" in self.names or listed.intersection(files) or self._roles.keys() & files
+            if not known and may_hold(whole) and (below or "/" not in whole):
+                self.take_shards(whole, count, files)
+
+    def take_shards(self, whole: str, count: int, files: Sequence[str]) -> None:
+        """Read shards without their index, as one state_dict where they hold parts of one.
+
+        Args:
+            whole: what they make up: `model.safetensors`.
+            count: how many do, as their names say.
+        """
+        before = len(self.parts.weights)
+        role = words.role_of_file(whole)
+        for file in files:
+            self.take(file, role=role if role in (Role.MODEL, *_HINTS) else None, called=words.stem(whole))
+        found = self.parts.weights[before:]
+        self.parts.weights[before:] = one = merged(found)
+        if found:
+            say_unindexed(self.log, whole, count, files, apart=len(one) == len(found) > 1)
 
     def _is_blob(self, name: str) -> bool:
         """Whether a file lies in the store of a Hugging Face cache, whose `snapshots` show it under its own name."""
@@ -212,7 +218,7 @@ class Reading:
         if self._folder is None or name not in self.sizes:
             return None
         try:
-            value = _json(self._folder, name, self.found.limits)
+            value = read_json(self._folder, name, self.found.limits)
         except CkptError as e:
             self._unreadable(name, e)
             return None
@@ -224,6 +230,7 @@ class Reading:
         if not isinstance(value, dict):
             self.log.add("json.damaged", Severity.ERROR, "it holds no JSON object", where=name)
             return None
+        self._json.add(name)
         return value
 
     def checkpoint(self, *, writer: str = "") -> Checkpoint:
@@ -277,7 +284,14 @@ class Reading:
             opened = self._contents.get(name)
             role = roles.get(name) or (Role.MODEL if name in shards else words.role_of_file(name))
             container = opened.container if opened else shards.get(name, "")
-            yield PartFile(name=name, size=size, container=container, role=role)
+            taken = bool(container) or name in self._json or self._is_blob(name)
+            yield PartFile(name=name, size=size, container=container, role=role, read=taken)
+
+
+def _stored(contents: Contents) -> Mapping[str, Value]:
+    """The metadata of a safetensors file."""
+    metadata = contents.facts.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _once(counters: Iterable[Counter]) -> tuple[Counter, ...]:
@@ -286,15 +300,3 @@ def _once(counters: Iterable[Counter]) -> tuple[Counter, ...]:
     for counter in counters:
         kept.setdefault((counter.name, counter.key, number(counter.value)), counter)
     return tuple(kept.values())
-
-
-def _json(folder: Folder, name: str, limits: Limits) -> object:
-    source = folder.open(name)
-    if source.size > limits.header:
-        raise LimitExceeded(
-            f"a JSON file of {source.size:,} bytes is over the limit of {limits.header:,}",
-            where=name,
-            hint=f"raise it with --limit header={source.size}",
-        )
-    value: object = json.loads(source.read(ByteSpan(0, source.size)))
-    return value

@@ -8,7 +8,7 @@ from ckpttool.blocks import FindingLog, Severity
 from ckpttool.elements import number
 from ckpttool.layouts import _optimizer_classes as classes
 from ckpttool.layouts._scalers import scale_beside_optimizer
-from ckpttool.layouts._spots import Spot, Verdict, class_name, entries_of, fields_of, items_of, key_text
+from ckpttool.layouts._spots import Spot, Verdict, class_name, entries_of, fields_of, items_of, spelled
 from ckpttool.model import LossScale, OptimizerState, ParamGroup
 from ckpttool.values import Opaque, Value
 
@@ -64,9 +64,9 @@ def _group(entries: Mapping[Any, Value]) -> ParamGroup:
     params = tuple(items_of(entries.get("params")) or ())
     stored = items_of(entries.get("param_names")) or ()
     named = len(stored) == len(params) and all(isinstance(n, str) for n in stored)
-    spelled = stored if named else tuple(p if _is_fqn(p) else None for p in params)
-    hyperparameters = {key_text(k): v for k, v in entries.items() if k not in ("params", "param_names")}
-    names: tuple[str | None, ...] = tuple(n if isinstance(n, str) else None for n in spelled)
+    told = stored if named else tuple(p if _is_fqn(p) else None for p in params)
+    hyperparameters = spelled({k: v for k, v in entries.items() if k not in ("params", "param_names")})
+    names: tuple[str | None, ...] = tuple(n if isinstance(n, str) else None for n in told)
     return ParamGroup(hyperparameters=hyperparameters, params=params, names=names)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ckpttool.elements import number
 from ckpttool.layouts import _words as words
-from ckpttool.layouts._spots import Spot, Verdict, class_name, entries_of, fields_of, key_text
+from ckpttool.layouts._spots import Spot, Verdict, class_name, entries_of, fields_of, spelled
 from ckpttool.model import Counter, DataPosition, Role
 from ckpttool.values import Opaque, TensorRef, Value
 
@@ -39,7 +39,7 @@ def data(spot: Spot, found: list[DataPosition]) -> Verdict:
     if not fields or not (is_loader or named):
         return Verdict.NO
     name = spot.name or class_name(spot.value) or "data"
-    found.append(DataPosition(at=spot.at, name=name, fields={key_text(k): v for k, v in fields.items()}))
+    found.append(DataPosition(at=spot.at, name=name, fields=spelled(fields)))
     return Verdict.PART
 
 
@@ -62,7 +62,7 @@ def _plain(value: Value) -> dict[str, Value]:
     """
     fields = fields_of(value)
     content = entries_of(fields.get("_content"))
-    return {key_text(k): _unwrapped(v) for k, v in (fields if content is None else content).items()}
+    return {k: _unwrapped(v) for k, v in spelled(fields if content is None else content).items()}
 
 
 def _unwrapped(value: Value) -> Value:

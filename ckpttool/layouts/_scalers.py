@@ -6,7 +6,7 @@ from typing import Any
 
 from ckpttool.elements import number
 from ckpttool.layouts import _words as words
-from ckpttool.layouts._spots import Spot, Verdict, class_name, entries_of, key_text
+from ckpttool.layouts._spots import Spot, Verdict, class_name, entries_of, key_text, spelled
 from ckpttool.model import LossScale, Role
 from ckpttool.values import Opaque, Value
 
@@ -71,7 +71,7 @@ def _of_state_dict(spot: Spot, entries: Mapping[Any, Value]) -> LossScale:
         backoff_factor=_real(entries.get("backoff_factor")),
         growth_interval=_whole(entries.get("growth_interval")),
         growth_tracker=_whole(entries.get("_growth_tracker")),
-        fields={key_text(k): v for k, v in entries.items()},
+        fields=spelled(entries),
     )
 
 
@@ -83,7 +83,7 @@ def _of_megatron(spot: Spot, entries: Mapping[Any, Value]) -> LossScale:
         scale=_real(entries.get("scale")),
         growth_tracker=_whole(entries.get("growth_tracker")),
         form="Megatron grad scaler",
-        fields={key_text(k): v for k, v in entries.items()},
+        fields=spelled(entries),
     )
 
 
@@ -98,7 +98,7 @@ def _of_apex(spot: Spot, entries: Mapping[Any, Value]) -> Iterator[LossScale]:
                 scale=_real(inner["loss_scale"]),
                 growth_tracker=_whole(inner.get("unskipped")),
                 form="apex amp",
-                fields={key_text(k): v for k, v in inner.items()},
+                fields=spelled(inner),
             )
 
 
@@ -157,7 +157,7 @@ def _of_deepspeed(spot: Spot, fields: Mapping[Any, Value], *, form: str) -> Loss
 
 
 def _named(fields: Mapping[Any, Value]) -> dict[str, Value]:
-    return {key_text(k): v for k, v in fields.items()}
+    return spelled(fields)
 
 
 def _real(value: Value) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ckpttool.layouts import _words as words
-from ckpttool.layouts._spots import Spot, Verdict, class_name, entries_of, fields_of, key_text
+from ckpttool.layouts._spots import Spot, Verdict, class_name, entries_of, fields_of, spelled
 from ckpttool.model import Role, SchedulerState
 from ckpttool.values import Opaque, TensorRef, Value
 
@@ -46,7 +46,7 @@ def scheduler(spot: Spot, found: list[SchedulerState]) -> Verdict:
     is_object = isinstance(spot.value, Opaque) and entries_of(spot.value) is None
     if not fields or not (_by_keys(fields) or (not is_object and _by_name(spot, fields))):
         return Verdict.NO
-    kept = {key_text(k): v for k, v in fields.items() if not (is_object and k in _OBJECT_PARTS)}
+    kept = spelled({k: v for k, v in fields.items() if not (is_object and k in _OBJECT_PARTS)})
     name = class_name(spot.value) if is_object else ""
     found.append(
         SchedulerState(

@@ -1,6 +1,7 @@
 """A place in the value tree as a recogniser sees it, and plain views of what may lie there."""
 
 import enum
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,24 @@ def key_text(key: Any) -> str:
         case None | bool() | int() | float() | bytes():
             return repr(key)
     return f"<{type(key).__name__}>"
+
+
+def spelled(fields: Mapping[Any, Value]) -> dict[str, Value]:
+    """Fields by their keys as text; a key that reads like another stands in brackets: `1` beside `"1"` is `(1)`."""
+    found = {key: value for key, value in fields.items() if isinstance(key, str)}
+    if len(found) == len(fields):
+        return found
+    texts = set(found)
+    alike: Counter[str] = Counter()
+    told: dict[str, Value] = {}
+    for key, value in fields.items():
+        word = text = key_text(key)
+        while text in texts and not isinstance(key, str):
+            alike[word] += 1
+            text = f"({word})" if alike[word] == 1 else f"({word}) #{alike[word]}"
+        texts.add(text)
+        told[text] = value
+    return told
 
 
 def entries_of(value: Value) -> dict[Any, Value] | None:

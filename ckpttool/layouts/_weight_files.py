@@ -32,9 +32,24 @@ def model_files(names: tuple[str, ...], suffix: str = "") -> list[str]:
     return [name for name in order if name in names]
 
 
+def model_shards(names: tuple[str, ...], suffix: str = "") -> dict[tuple[str, int], list[str]]:
+    """Shards of the whole model that no index names, by the name of the whole and how many make it up.
+
+    Args:
+        suffix: as for `model_files`.
+    """
+    wholes = (f"model{suffix}.safetensors", f"pytorch_model{suffix}.bin")
+    return {key: files for key, files in words.shards_of(names).items() if key[0] in wholes}
+
+
 def take_model(reading: Reading, loader: str, suffix: str = "") -> bool:
     """Read the model's weights; False where the folder has none."""
-    return take_first(reading, model_files(reading.names, suffix), loader, called=f"model{suffix}")
+    if take_first(reading, model_files(reading.names, suffix), loader, called=f"model{suffix}"):
+        return True
+    shards = model_shards(reading.names, suffix)
+    for (whole, count), files in shards.items():
+        reading.take_shards(whole, count, files)
+    return bool(shards)
 
 
 def take_first(reading: Reading, files: list[str], loader: str, *, called: str) -> bool:

@@ -10,7 +10,7 @@ from ckpttool.layouts._rng import is_cpu_state
 from ckpttool.layouts._spots import Spot, Verdict, entries_of, items_of, key_text
 from ckpttool.model import Role, Weights
 from ckpttool.names import leading
-from ckpttool.values import GlobalRef, KeyPath, Opaque, TensorRef, Value
+from ckpttool.values import GlobalRef, KeyPath, Opaque, Record, TensorRef, Value
 
 EXTRA_STATE = "_extra_state"  # what `Module.get_extra_state` returned, beside the tensors (torch/nn/modules/module.py)
 _MODULE_DEPTH = 200  # a module tree deeper than this is a cycle, or made to exhaust memory
@@ -85,8 +85,8 @@ def _direct(spot: Spot, entries: dict[Any, Value], found: list[Weights]) -> Verd
     bare = not rest and not spot.depth and not spot.role and not _is_rng(spot, tensors.values())
     if not bare and not any(looks_like_weights(t) for t in tensors.values()):
         return Verdict.NO
-    if len(rest) == len(extra):
-        found.append(_flat(spot, tensors, extra))
+    if all(v is None or k in extra for k, v in rest.items()):  # a tensor that is None now is there at another time
+        found.append(_flat(spot, tensors, rest))
         return Verdict.PART
     nested = _tensor_leaves({k: v for k, v in rest.items() if k not in extra})
     if nested is not None and not (spot.depth == 0 and _are_models(spot, rest, nested)):
@@ -184,8 +184,17 @@ def _named(spot: Spot, tensors: dict[str, TensorRef], paths: dict[str, KeyPath],
         tensors=tensors,
         paths=paths,
         extra={key_text(k): v for k, v in extra.items()},
+        modules=_modules(spot.value),
         prefix=leading(names),
     )
+
+
+def _modules(state_dict: Value) -> Mapping[str, Value]:
+    """What `state_dict()` notes beside the tensors for each module: its version (torch/nn/modules/module.py)."""
+    if not isinstance(state_dict, Record) or not isinstance(state_dict.state, dict):
+        return {}
+    noted = entries_of(state_dict.state.get("_metadata")) or {}
+    return {name: entry for name, entry in noted.items() if isinstance(name, str)}
 
 
 def _role(spot: Spot, *, averaged: bool) -> Role:

@@ -1,7 +1,7 @@
 """What trainers' own keys and file names mean; structure decides first, these words only where it cannot."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ckpttool.model import Role
 
@@ -16,7 +16,7 @@ _CONFIG = re.compile(
 _MODEL = re.compile(r"model|state_?dict|module|weight|net|generator|discriminator|encoder|decoder|critic|actor|param")
 
 _SHOWN = 5  # names that fit a line
-_SHARD = re.compile(r"-\d+-of-\d+\.")
+_SHARD = re.compile(r"-(\d+)-of-(\d+)\.")
 
 # Our word for a counter by the trainer's own key, in lower case. How long training shall be (`epochs`, `num_epochs`,
 # `max_steps`, `total_steps`) is an argument and no position.
@@ -119,6 +119,15 @@ def some(texts: Sequence[str]) -> str:
 def is_shard(file: str) -> bool:
     """Whether a file is named as one of several shards: `model-00001-of-00003.safetensors`."""
     return _SHARD.search(file) is not None
+
+
+def shards_of(files: Iterable[str]) -> dict[tuple[str, int], list[str]]:
+    """The shards among files, in order, by the name of the whole (`model.safetensors`) and how many make it up."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for file in sorted(files):
+        if (match := _SHARD.search(file)) and (count := int(match[2][:9])) > 1:
+            found.setdefault((f"{file[: match.start()]}.{file[match.end() :]}", count), []).append(file)
+    return found
 
 
 def stem(file: str) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
+from ckpttool.blocks import Severity
+from ckpttool.layouts import _words as words
 from ckpttool.layouts._assembly import Reading
 from ckpttool.layouts._distributed import take_distributed
 from ckpttool.layouts._weight_files import say_missing, take_adapters, take_model
@@ -25,6 +27,11 @@ _NUMBERED = (
     (re.compile(r"dl_state_dict(?:_(\d+))?\.bin"), Role.DATA),
 )
 
+_OWN = (*(pattern for pattern, _ in _NUMBERED), _CUSTOM)
+_OF_TRAINER = re.compile(
+    r"trainer_state\.json|training_args\.bin|rng_state.*\.pth|optimizer\.pt|scheduler\.pt|config\.json"
+)
+
 
 class AccelerateLayout:
     """`save_state`: a file for each model, optimizer, scheduler, custom object and process."""
@@ -32,10 +39,12 @@ class AccelerateLayout:
     name: ClassVar[str] = "accelerate"
 
     def recognise(self, found: Found) -> Checkpoint | None:
-        if not any(_RANDOM.fullmatch(name) for name in found.names):
+        random = any(_RANDOM.fullmatch(name) for name in found.names)
+        if not random and not _is_without_random_states(found.names):
             return None
         reading = Reading(found, self.name)
-        models = {m[1] or "" for name in reading.names if (m := _MODEL.fullmatch(name))}
+        wholes = [whole for whole, _ in words.shards_of(reading.names)]
+        models = {m[1] or "" for name in (*reading.names, *wholes) if (m := _MODEL.fullmatch(name))}
         for suffix in sorted(models, key=_number):
             take_model(reading, "Accelerate", suffix)
         take_adapters(reading)
@@ -52,7 +61,34 @@ class AccelerateLayout:
         reading.take_loose()
         reading.parts.counters[:] = [_of_random_states(c) for c in reading.parts.counters]
         say_missing(reading, "accelerate.missing", optimizer=True)
+        if not random:
+            _say_no_random_states(reading)
         return reading.checkpoint(writer="Accelerate save_state")
+
+
+def _is_without_random_states(names: tuple[str, ...]) -> bool:
+    """Whether a folder lacks only the random states: two kinds of files are called as nobody else calls them.
+
+    `scheduler.bin` and the like are Accelerate's; the Trainer says `scheduler.pt`, and writes files of its own.
+    """
+    if any(_OF_TRAINER.fullmatch(name) for name in names):
+        return False
+    kinds = {pattern for pattern in _OWN for name in names if pattern.fullmatch(name)}
+    return len(kinds) > 1 or (bool(kinds) and any(_MODEL.fullmatch(name) for name in names))
+
+
+def _say_no_random_states(reading: Reading) -> None:
+    """Accelerate says nothing but a line in its log where it cannot load them.
+
+    Source: accelerate/checkpointing.py, `load_accelerator_state`
+    """
+    reading.log.add(
+        "accelerate.missing",
+        Severity.WARNING,
+        "random_states_0.pkl is missing, so the random generators do not go on where they were",
+        where="random_states_0.pkl",
+        hint="the save was interrupted or the copy is partial; get the file again",
+    )
 
 
 def _of_random_states(counter: Counter) -> Counter:

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from ckpttool.layouts._assembly import Reading
-from ckpttool.layouts._weight_files import model_files, take_adapters, take_model
+from ckpttool.layouts._weight_files import model_files, model_shards, take_adapters, take_model
 from ckpttool.model import Checkpoint
 from ckpttool.protocols import Found
 
@@ -16,7 +16,7 @@ class HfModelLayout:
     name: ClassVar[str] = "hf-model"
 
     def recognise(self, found: Found) -> Checkpoint | None:
-        if _CONFIG not in found.names or not model_files(found.names):
+        if _CONFIG not in found.names or not (model_files(found.names) or model_shards(found.names)):
             return None
         reading = Reading(found, self.name)
         take_model(reading, "from_pretrained")

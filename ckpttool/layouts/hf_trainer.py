@@ -4,7 +4,6 @@ Source: transformers/trainer.py, trainer_callback.py and trainer_pt_utils.py of 
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -56,11 +55,10 @@ class HfTrainerLayout:
     name: ClassVar[str] = "hf-trainer"
 
     def recognise(self, found: Found) -> Checkpoint | None:
-        if _STATE not in found.names:
+        if _STATE not in found.names and not _is_without_state(found.names):
             return None
         reading = Reading(found, self.name)
-        state = reading.json(_STATE) or {}
-        _take_state(reading, state)
+        _take_state(reading)
         take_model(reading, "the Trainer")
         adapters = take_adapters(reading)
         for name, role in _FILES:
@@ -78,8 +76,31 @@ class HfTrainerLayout:
         return reading.checkpoint(writer=f"Hugging Face Trainer{version}{with_adapters}")
 
 
-def _take_state(reading: Reading, state: Mapping[str, Value]) -> None:
-    """Keep all of `trainer_state.json`: its counters, and the rest (log history, callbacks) as one object."""
+def _is_without_state(names: tuple[str, ...]) -> bool:
+    """Whether a folder lacks only `trainer_state.json`: two kinds of the files that go with it are there.
+
+    The arguments alone lie beside weights too, where the Trainer puts nothing to resume from.
+    """
+    random = any(_RNG.fullmatch(name) for name in names)
+    kept = "optimizer.pt" in names or "scheduler.pt" in names
+    return random + kept + (_ARGUMENTS in names) > 1
+
+
+def _take_state(reading: Reading) -> None:
+    """Keep all of `trainer_state.json`: its counters, and the rest (log history, callbacks) as one object.
+
+    Without it the Trainer does not resume: `train` reads it first (transformers/trainer.py, 5.24).
+    """
+    if _STATE not in reading.names:
+        reading.log.add(
+            "hf-trainer.missing",
+            Severity.WARNING,
+            f"{_STATE} is missing, so it is not known how far training came, and the Trainer does not resume",
+            where=_STATE,
+            hint="the save was interrupted or the copy is partial; get the file again",
+        )
+        return
+    state = reading.json(_STATE) or {}
     counters = [key for key in _COUNTERS if number(state.get(key)) is not None]
     for key in counters:
         word = _OWN_WORDS.get(key) or words.counter(key)

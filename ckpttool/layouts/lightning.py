@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 from ckpttool.elements import number
 from ckpttool.layouts._assembly import Reading
-from ckpttool.layouts._spots import entries_of, fields_of, key_text
+from ckpttool.layouts._spots import entries_of, fields_of, key_text, spelled
 from ckpttool.model import At, Checkpoint, Counter, CustomObject, DataPosition, Role, Weights
 from ckpttool.protocols import Found
 from ckpttool.values import Value
 
 _VERSION = "pytorch-lightning_version"
-_SAID = ("hparams_name", "hparams_type", _VERSION)  # of no use by themselves
+_SAID = ("hparams_name", "hparams_type", _VERSION)  # of no use by themselves: `Checkpoint.about`
 _NOT_LOOKED_INTO = ("loops", "callbacks")  # one part each; what they count is said by `_counters`
 _COMPLETED = ("fit_loop", "epoch_progress", "total", "completed")
 
@@ -36,16 +36,14 @@ class LightningLayout:
         reading.parts.data[:] = [d for d in parts.data if d.at.path[0] != "loops"]
         reading.parts.custom[:] = [c for c in parts.custom if c.at.path[0] not in (*_SAID, *_NOT_LOOKED_INTO)]
         if isinstance(loops := root.get("loops"), dict):
-            reading.parts.data.append(DataPosition(at=At("", ("loops",)), name="loops", fields=_named(loops)))
+            reading.parts.data.append(DataPosition(at=At("", ("loops",)), name="loops", fields=spelled(loops)))
         reading.parts.counters.extend(_counters(root))
         reading.parts.custom.extend(_callbacks(root))
         reading.parts.weights[:] = [_of_averaging(w, root) for w in reading.parts.weights]
         version = root[_VERSION]
-        return reading.checkpoint(writer=f"Lightning {version}" if isinstance(version, str) else "Lightning")
-
-
-def _named(fields: Mapping[Any, Value]) -> dict[str, Value]:
-    return {key_text(k): v for k, v in fields.items()}
+        checkpoint = reading.checkpoint(writer=f"Lightning {version}" if isinstance(version, str) else "Lightning")
+        checkpoint.about = {key: root[key] for key in _SAID if key in root}
+        return checkpoint
 
 
 def _counters(root: Mapping[Any, Value]) -> list[Counter]:

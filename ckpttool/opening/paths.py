@@ -7,6 +7,7 @@ from ckpttool.errors import UsageError
 from ckpttool.layouts import LAYOUTS, may_hold
 from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.model import Checkpoint, Run
+from ckpttool.opening.converted import is_converted, open_one_folder
 from ckpttool.opening.files import FolderFiles, open_file, open_folder
 from ckpttool.opening.runs import files_of_run, listing, member_folders, open_run_of_files, open_run_of_folders
 from ckpttool.sources import Folder
@@ -19,8 +20,10 @@ def open_path(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> 
         CkptError: nothing can be read; what can be read in part comes back with findings.
     """
     place = Path(path)
-    if not place.is_dir():
+    if not os.path.isdir(place):  # noqa: PTH112  # Path.is_dir raises for a name that is too long
         return open_file(place, limits)
+    if is_converted(place):
+        return open_one_folder(place, limits)
     here = listing(place)
     members = member_folders(here)
     if members:

@@ -11,7 +11,8 @@ from ckpttool.errors import CkptError, FileChanged
 from ckpttool.layouts import is_trainer_folder, may_hold, says_step, some, step_in_name, unreadable
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, Role, Run
-from ckpttool.opening.files import FolderFiles, open_file, open_folder
+from ckpttool.opening.converted import open_one_folder
+from ckpttool.opening.files import open_file
 from ckpttool.opening.siblings import completeness, in_step_order
 from ckpttool.sources import ByteSpan, Folder
 
@@ -86,16 +87,8 @@ def open_run_of_folders(here: Listing, members: Sequence[Path], limits: Limits) 
     Raises:
         FileChanged: one was written to while it was read.
     """
-
-    def open_one(member: Path) -> Checkpoint:
-        folder = Folder(member, most=limits.files)
-        try:
-            return open_folder(folder, FolderFiles(folder, limits), limits)
-        except BaseException:
-            folder.close()
-            raise
-
-    return _run(here, members, open_one, others=_beside(here, {m.name for m in members}))
+    others = _beside(here, {m.name for m in members})
+    return _run(here, members, lambda member: open_one_folder(member, limits), others=others)
 
 
 def open_run_of_files(here: Listing, members: Sequence[Path], others: Sequence[str], limits: Limits) -> Run:

@@ -7,6 +7,8 @@ Source: numpy 2.4, `array_reduce` and `array_setstate` in _core/src/multiarray/m
 _core/numeric.py
 """
 
+import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -17,7 +19,7 @@ from ckpttool.pickles.tensors import OpenTensor, fill
 from ckpttool.pickles.views import Shape, contiguous_stride, shape_of
 from ckpttool.pickles.words import spoken
 from ckpttool.sources import BytesSource
-from ckpttool.values import BytesRef, GlobalRef, NumpyScalar, StorageRef, TensorRef
+from ckpttool.values import BytesRef, GlobalRef, Made, NumpyScalar, StorageRef, TensorRef
 
 _LARGEST_SCALAR = 2**20  # bytes; larger ones would be structures or texts beyond reason
 _NDARRAY = GlobalRef("numpy", "ndarray")
@@ -35,12 +37,13 @@ _SUBCLASSES = frozenset(  # whose state is that of ndarray
 )
 
 
-def reconstruct(args: tuple[Any, ...]) -> Any:
+def reconstruct(function: GlobalRef, args: tuple[Any, ...]) -> Any:
     """`_reconstruct(ndarray, (0,), b"b")`: an empty array that BUILD fills."""
     match args:
         case (GlobalRef() as cls, tuple(), bytes() | str()) if cls == _NDARRAY or cls in _SUBCLASSES:
             named = None if cls == _NDARRAY else cls
-            return OpenTensor(dtype=BY_NAME["int8"], shape=(0,), stride=(1,), kind="ndarray", cls=named)
+            made = Made(function, args)
+            return OpenTensor(dtype=BY_NAME["int8"], shape=(0,), stride=(1,), kind="ndarray", cls=named, made=made)
     return NotImplemented
 
 
@@ -57,11 +60,23 @@ def build_array(array: OpenTensor, state: Any) -> None:
             raise DamagedFile(f"numpy.ndarray: the state is {spoken(state)}")
     extents = shape_of(shape, "numpy.ndarray", "shape")
     steps = contiguous_stride(extents, fortran=is_fortran in (True, 1))
-    fill(array, _array("numpy.ndarray", dtype, extents, steps, data, cls=array.cls))
+    filled = _array("numpy.ndarray", dtype, extents, steps, data, cls=array.cls)
+    rest = (*state[:-4], None, dtype, None, None if filled.storage is None else b"")
+    fill(array, dataclasses.replace(filled, made=Made(array.made.function, array.made.args, rest)))  # type: ignore[union-attr]  # `reconstruct` made it
 
 
-def frombuffer(args: tuple[Any, ...]) -> Any:
+def frombuffer(ref: GlobalRef, args: tuple[Any, ...]) -> Any:
     """`_frombuffer(data, dtype, shape, order[, axis_order])`; order K is C order under permuted axes."""
+    array = _from_buffer(args)
+    if array is NotImplemented:
+        return array
+    data, dtype, *_ = args
+    mutable = isinstance(data, bytearray) or (isinstance(data, BytesRef) and data.mutable)
+    held = None if array.storage is None else bytearray() if mutable else b""
+    return dataclasses.replace(array, made=Made(ref, (held, dtype, None, None)))
+
+
+def _from_buffer(args: tuple[Any, ...]) -> Any:
     function = "numpy._frombuffer"
     match args:
         case (data, dtype, shape, "C" | "F" | "K" as order) | (data, dtype, shape, "C" | "F" | "K" as order, None):
@@ -112,7 +127,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def scalar(args: tuple[Any, ...]) -> Any:
+def scalar(ref: GlobalRef, args: tuple[Any, ...]) -> Any:
     """`scalar(dtype, data)`; of an object dtype it is the object.
 
     Raises:
@@ -129,17 +144,18 @@ def scalar(args: tuple[Any, ...]) -> Any:
             read = data.read() if isinstance(data, BytesRef) else _encoded(data) if isinstance(data, str) else data
             if len(read) * 8 != element.bits:
                 raise DamagedFile(f"{function}: a {element.name} takes {element.bits // 8:,} bytes, not {len(read):,}")
-            return NumpyScalar(element, read)
+            return NumpyScalar(element, read, Made(ref, (dtype,)))
     return NotImplemented
 
 
-def _multiarray(name: str, build: Any) -> dict[GlobalRef, Any]:
-    return {GlobalRef(f"numpy.{core}.multiarray", name): build for core in ("core", "_core")}
+def _numpy(module: str, name: str, build: Any) -> dict[GlobalRef, Any]:
+    """A function under the names of its module in numpy 1 and 2; it is told which of both the file spells."""
+    refs = [GlobalRef(f"numpy.{core}.{module}", name) for core in ("core", "_core")]
+    return {ref: functools.partial(build, ref) for ref in refs}
 
 
 ARRAYS: dict[GlobalRef, Any] = {
-    **_multiarray("_reconstruct", reconstruct),
-    **_multiarray("scalar", scalar),
-    GlobalRef("numpy.core.numeric", "_frombuffer"): frombuffer,
-    GlobalRef("numpy._core.numeric", "_frombuffer"): frombuffer,
+    **_numpy("multiarray", "_reconstruct", reconstruct),
+    **_numpy("multiarray", "scalar", scalar),
+    **_numpy("numeric", "_frombuffer", frombuffer),
 }

@@ -17,6 +17,7 @@ from ckpttool.values import GlobalRef
 
 _FUNCTION = "numpy.dtype"
 _DTYPE = GlobalRef("numpy", "dtype")
+_STRING_DTYPE = GlobalRef("numpy._core._internal", "_convert_to_stringdtype_kwargs")
 _LARGEST_ITEM = 2**31 - 1  # bytes; an int in numpy
 _LARGEST_ALIGNMENT = 64  # bytes, of any machine
 _ALIGNED = 0x80  # flag NPY_ALIGNED_STRUCT
@@ -71,7 +72,7 @@ def _simple(args: tuple[Any, ...], order: str, kind: str, width: int) -> NumpyDt
 
 def string_dtype(args: tuple[Any, ...]) -> Any:
     """`_convert_to_stringdtype_kwargs(coerce[, na_object])`: strings of any length, pickled as a list."""
-    return NumpyDtype(GlobalRef("numpy.dtypes", "StringDType"), args, kind="T", objects=True)
+    return NumpyDtype(_STRING_DTYPE, args, kind="T", objects=True)
 
 
 def build_dtype(dtype: NumpyDtype, state: Any) -> None:
@@ -156,5 +157,5 @@ def _fields(dtype: NumpyDtype, names: Any, fields: Any) -> tuple[Field, ...]:
 
 DTYPES: dict[GlobalRef, Any] = {
     _DTYPE: numpy_dtype,
-    GlobalRef("numpy._core._internal", "_convert_to_stringdtype_kwargs"): string_dtype,
+    _STRING_DTYPE: string_dtype,
 }

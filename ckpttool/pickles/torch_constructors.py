@@ -12,9 +12,10 @@ from ckpttool.dtypes import BY_STORAGE
 from ckpttool.errors import DamagedFile
 from ckpttool.pickles import torch_kinds as kinds
 from ckpttool.pickles.torch_arguments import arguments, flag, tensor_of, torch_dtype, view
-from ckpttool.pickles.torch_old import old_parameter, old_tensor
+from ckpttool.pickles.torch_made import is_plain, noted
+from ckpttool.pickles.torch_old import old_parameter, old_tensor, old_variable
 from ckpttool.pickles.words import spoken
-from ckpttool.values import GlobalRef, Opaque, TensorRef
+from ckpttool.values import GlobalRef, Opaque, Record, TensorRef
 
 _PLAIN_CLASSES = frozenset({GlobalRef("torch", "Tensor"), GlobalRef("torch._tensor", "Tensor")})
 _PARAMETER_CLASSES = frozenset({GlobalRef("torch.nn.parameter", "Parameter"), GlobalRef("torch.nn", "Parameter")})
@@ -40,19 +41,22 @@ def rebuild_tensor_v2(args: tuple[Any, ...]) -> Any:
     if len(args) != 6:  # noqa: PLR2004  # nearly every tensor has six
         *args6, metadata = arguments(function, args, 7, 7)
         return _flagged(function, rebuild_tensor_v2(tuple(args6)), metadata)
-    storage, offset, size, stride, requires_grad, _hooks = args
+    storage, offset, size, stride, requires_grad, hooks = args
     if requires_grad is not False and requires_grad is not True:
         raise DamagedFile(f"{function}: requires_grad is {spoken(requires_grad)}")
-    return view(function, storage, offset, size, stride, requires_grad)
+    tensor = view(function, storage, offset, size, stride, requires_grad)
+    return tensor if type(hooks) is Record and not hooks else noted(_torch_utils(function), args, tensor)
 
 
 def rebuild_tensor_v3(args: tuple[Any, ...]) -> Any:
     """As v2, with the dtype as an argument of its own: for types that have no typed storage (float8, uint16, …)."""
     function = "_rebuild_tensor_v3"
-    storage, offset, size, stride, requires_grad, _hooks, dtype_ref, metadata = arguments(function, args, 7, 8)
+    storage, offset, size, stride, requires_grad, hooks, dtype_ref, metadata = arguments(function, args, 7, 8)
     grad = flag(function, "requires_grad", requires_grad)
-    tensor = view(function, storage, offset, size, stride, grad, torch_dtype(function, dtype_ref))
-    return _flagged(function, tensor, metadata)
+    tensor = _flagged(
+        function, view(function, storage, offset, size, stride, grad, torch_dtype(function, dtype_ref)), metadata
+    )
+    return tensor if type(hooks) is Record and not hooks else noted(_torch_utils(function), args, tensor)
 
 
 def _flagged(function: str, tensor: Any, metadata: Any) -> Any:
@@ -68,14 +72,19 @@ def _flagged(function: str, tensor: Any, metadata: Any) -> Any:
 
 def rebuild_parameter(args: tuple[Any, ...]) -> Any:
     """`_rebuild_parameter(data, requires_grad, backward_hooks)`."""
-    data, requires_grad, _hooks = arguments("_rebuild_parameter", args, 3, 3)
-    return _parameter("_rebuild_parameter", data, requires_grad, None)
+    function = "_rebuild_parameter"
+    data, requires_grad, hooks = arguments(function, args, 3, 3)
+    tensor = _parameter(function, data, requires_grad, None)
+    if type(hooks) is Record and not hooks and is_plain(data):
+        return tensor
+    return noted(_torch_utils(function), args, tensor)
 
 
 def rebuild_parameter_with_state(args: tuple[Any, ...]) -> Any:
     """`_rebuild_parameter_with_state(data, requires_grad, backward_hooks, state)`."""
-    data, requires_grad, _hooks, state = arguments("_rebuild_parameter_with_state", args, 4, 4)
-    return _parameter("_rebuild_parameter_with_state", data, requires_grad, state)
+    function = "_rebuild_parameter_with_state"
+    data, requires_grad, _hooks, state = arguments(function, args, 4, 4)
+    return noted(_torch_utils(function), args, _parameter(function, data, requires_grad, state))
 
 
 def _parameter(function: str, data: Any, requires_grad: Any, state: Any) -> Any:
@@ -86,14 +95,15 @@ def _parameter(function: str, data: Any, requires_grad: Any, state: Any) -> Any:
         parameter=True,
         requires_grad=flag(function, "requires_grad", requires_grad),
         attributes=data.attributes if state is None else state,
+        made=None,
     )
 
 
 def rebuild_from_type(args: tuple[Any, ...]) -> Any:
     """`_rebuild_from_type_v2(func, type, args, state)`: what `func(*args)` gives, of a subclass, with attributes."""
     func, cls, inner, state = arguments("_rebuild_from_type_v2", args, 4, 4)
-    build = REBUILD.get(func) if type(func) is GlobalRef else None
-    if build is None or build is rebuild_from_type:
+    build = REBUILD.get(func) if type(func) is GlobalRef and func not in _FROM_TYPE else None
+    if build is None:
         return NotImplemented
     if type(inner) is not tuple:
         raise DamagedFile(f"_rebuild_from_type_v2: args is {spoken(inner)}")
@@ -128,42 +138,57 @@ def _dict_of(state: Any) -> dict[Any, Any]:
     return {}
 
 
-def _torch_utils(*names_and_builders: tuple[str, Any]) -> dict[GlobalRef, Any]:
-    return {GlobalRef("torch._utils", name): build for name, build in names_and_builders}
+def _torch_utils(name: str) -> GlobalRef:
+    return GlobalRef("torch._utils", name)
+
+
+def _noting(builders: dict[GlobalRef, Any]) -> dict[GlobalRef, Any]:
+    """The same builders; what they build remembers the call."""
+
+    def noting(function: GlobalRef, build: Any) -> Any:
+        return lambda args: noted(function, args, build(args))
+
+    return {function: noting(function, build) for function, build in builders.items()}
 
 
 # Classes whose objects are made empty, or of their data, and filled by BUILD.
 OLD_CLASSES: dict[GlobalRef, Any] = {
     GlobalRef("torch.nn.parameter", "Parameter"): old_parameter,
-    GlobalRef("torch.autograd.variable", "Variable"): old_parameter,
+    GlobalRef("torch.autograd.variable", "Variable"): old_variable,
     **{
         GlobalRef(module, storage.removesuffix("Storage") + "Tensor"): old_tensor(dtype)
         for storage, dtype in BY_STORAGE.items()
         for module in ("torch", "torch.cuda")
     },
 }
-REBUILD: dict[GlobalRef, Any] = {
-    **OLD_CLASSES,
-    **_torch_utils(
-        ("_rebuild_tensor", rebuild_tensor),
-        ("_rebuild_tensor_v2", rebuild_tensor_v2),
-        ("_rebuild_tensor_v3", rebuild_tensor_v3),
-        ("_rebuild_parameter", rebuild_parameter),
-        ("_rebuild_parameter_with_state", rebuild_parameter_with_state),
-        ("_rebuild_sparse_tensor", kinds.rebuild_sparse_tensor),
-        ("_rebuild_sparse_csr_tensor", kinds.rebuild_sparse_tensor),
-        ("_rebuild_qtensor", kinds.rebuild_qtensor),
-        ("_rebuild_nested_tensor", kinds.rebuild_nested_tensor),
-        ("_rebuild_wrapper_subclass", kinds.rebuild_wrapper_subclass),
-        ("_rebuild_meta_tensor_no_storage", kinds.rebuild_meta_tensor),
-        ("_rebuild_device_tensor_from_numpy", kinds.rebuild_device_tensor),
-        ("_rebuild_device_tensor_from_cpu_tensor", kinds.rebuild_device_tensor),
-        ("_rebuild_xla_tensor", kinds.rebuild_device_tensor),
-    ),
+# Those that walk through a dict of attributes.
+_VISITING: dict[GlobalRef, Any] = {
     GlobalRef("torch.nested._internal.nested_tensor", "_rebuild_njt"): kinds.rebuild_njt,
     GlobalRef("torch._tensor", "_rebuild_from_type"): rebuild_from_type,
     GlobalRef("torch._tensor", "_rebuild_from_type_v2"): rebuild_from_type,
     GlobalRef("torch.tensor", "_rebuild_from_type"): rebuild_from_type,  # torch 1.7
 }
-# Those that walk through a dict of attributes.
-VISITING = frozenset(ref for ref, build in REBUILD.items() if build in (rebuild_from_type, kinds.rebuild_njt))
+_FROM_TYPE = frozenset(function for function, build in _VISITING.items() if build is rebuild_from_type)
+VISITING = frozenset(_VISITING)
+REBUILD: dict[GlobalRef, Any] = {
+    **OLD_CLASSES,
+    _torch_utils("_rebuild_tensor"): rebuild_tensor,
+    _torch_utils("_rebuild_tensor_v2"): rebuild_tensor_v2,
+    _torch_utils("_rebuild_tensor_v3"): rebuild_tensor_v3,
+    _torch_utils("_rebuild_parameter"): rebuild_parameter,
+    _torch_utils("_rebuild_parameter_with_state"): rebuild_parameter_with_state,
+    **_noting(
+        {
+            **_VISITING,
+            _torch_utils("_rebuild_sparse_tensor"): kinds.rebuild_sparse_tensor,
+            _torch_utils("_rebuild_sparse_csr_tensor"): kinds.rebuild_sparse_tensor,
+            _torch_utils("_rebuild_qtensor"): kinds.rebuild_qtensor,
+            _torch_utils("_rebuild_nested_tensor"): kinds.rebuild_nested_tensor,
+            _torch_utils("_rebuild_wrapper_subclass"): kinds.rebuild_wrapper_subclass,
+            _torch_utils("_rebuild_meta_tensor_no_storage"): kinds.rebuild_meta_tensor,
+            _torch_utils("_rebuild_device_tensor_from_numpy"): kinds.rebuild_device_tensor,
+            _torch_utils("_rebuild_device_tensor_from_cpu_tensor"): kinds.rebuild_device_tensor,
+            _torch_utils("_rebuild_xla_tensor"): kinds.rebuild_device_tensor,
+        }
+    ),
+}

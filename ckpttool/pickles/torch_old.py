@@ -24,18 +24,29 @@ def old_tensor(dtype: DType) -> Any:
 
 
 def old_parameter(args: tuple[Any, ...]) -> Any:
-    """`Parameter(data[, requires_grad])` and `Variable(data)`, or one that BUILD gives its data."""
+    """`Parameter(data[, requires_grad])`, or one that BUILD gives its data."""
+    return _leaf(args, parameter=True)
+
+
+def old_variable(args: tuple[Any, ...]) -> Any:
+    """`Variable(data[, requires_grad])`, which is a plain tensor since torch 0.4, or one that BUILD gives its data."""
+    return _leaf(args, parameter=False)
+
+
+def _leaf(args: tuple[Any, ...], *, parameter: bool) -> Any:
     match args:
         case ():
-            return OpenTensor(dtype=FLOAT32, shape=(0,), stride=(1,), parameter=True)
-        case (TensorRef() as data,) | (TensorRef() as data, bool()):
-            return _parameter_of(data, requires_grad=args[1:] != (False,))
+            return OpenTensor(dtype=FLOAT32, shape=(0,), stride=(1,), parameter=parameter)
+        case (TensorRef() as data,):
+            return _leaf_of(data, parameter=parameter, requires_grad=parameter)
+        case (TensorRef() as data, bool() as requires_grad):
+            return _leaf_of(data, parameter=parameter, requires_grad=requires_grad)
     return NotImplemented
 
 
-def _parameter_of(data: TensorRef, *, requires_grad: bool) -> OpenTensor:
+def _leaf_of(data: TensorRef, *, parameter: bool, requires_grad: bool) -> OpenTensor:
     fields = {field.name: getattr(data, field.name) for field in dataclasses.fields(TensorRef)}
-    return OpenTensor(**{**fields, "parameter": True, "requires_grad": requires_grad})
+    return OpenTensor(**{**fields, "parameter": parameter, "requires_grad": requires_grad})
 
 
 def build_tensor(tensor: OpenTensor, state: Any) -> None:
@@ -53,6 +64,6 @@ def build_tensor(tensor: OpenTensor, state: Any) -> None:
         case (bool() as requires_grad, _volatile, _hooks):
             fill(tensor, dataclasses.replace(tensor, requires_grad=requires_grad))
         case (TensorRef() as data, _grad, _hooks, bool() as requires_grad, _volatile):
-            fill(tensor, _parameter_of(data, requires_grad=requires_grad))
+            fill(tensor, _leaf_of(data, parameter=tensor.parameter, requires_grad=requires_grad))
         case _:
             raise DamagedFile(f"the state of a tensor is {spoken(state)}")

@@ -24,7 +24,7 @@ STYLES = {
     "name": Style(color="cyan"),
 }
 
-_LATE = 3  # a line is broken after a dot or a slash only in its last two thirds
+_LATE = 3  # a line is broken in its last two thirds, unless only an earlier space offers itself
 
 
 def segments(cell: Cell) -> Line:
@@ -50,7 +50,7 @@ def width(line: Line) -> int:
 def fold(line: Line, columns: int | None) -> list[Line]:
     """Break a line into lines of at most `columns`, losing nothing but the spaces it is broken at.
 
-    It is broken at a space where there is one, else after one of `. / _ - ,`, else anywhere.
+    It is broken at a space where one comes late enough, else after one of `. / _ - ,`, else anywhere.
     """
     if columns is None or width(line) <= columns:
         return [line]
@@ -81,10 +81,11 @@ def _better(text: str, start: int, end: int) -> int:
     if text[end] == " ":
         return end
     space = text.rfind(" ", start, end)
-    if space > start:
-        return space
     earliest = start + (end - start) // _LATE
-    return next((n for n in range(end, earliest, -1) if text[n - 1] in "./_-,"), end)
+    if space > earliest:
+        return space
+    late = next((n for n in range(end, earliest, -1) if text[n - 1] in "./_-,"), 0)
+    return late or (space if space > start else end)
 
 
 def _cut(line: Line, start: int, end: int) -> Line:

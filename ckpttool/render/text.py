@@ -113,11 +113,16 @@ def lines(blocks: Iterable[Block], columns: int | None) -> Iterator[Line]:
         first = next(set_lines, None)
         if first is None:
             continue
-        if before is not None and not isinstance(before, Heading):
+        if before is not None and not isinstance(before, Heading) and not _together(before, block):
             yield []
         yield first
         yield from set_lines
         before = block
+
+
+def _together(before: Block, block: Block) -> bool:
+    """Whether two blocks stand below each other without an empty line: sentences do."""
+    return isinstance(before, Note) and isinstance(block, Note)
 
 
 def block_lines(block: Block, columns: int | None) -> Iterator[Line]:
@@ -148,10 +153,15 @@ def _styled(cell: Cell, style: Style) -> Line:
 
 
 def _heading_lines(heading: Heading, columns: int | None) -> Iterator[Line]:
-    title, aside = segments(Text(heading.title, "strong")), _styled(heading.aside, "dim")
+    title, aside = _styled(heading.title, "strong"), _styled(heading.aside, "dim")
     both = [*title, Segment("  ", PLAIN), *aside]
     if not width(aside):
-        yield from fold(title, columns)
+        if columns is None or width(title) <= columns:
+            yield title
+        else:  # its second line is not taken for another one
+            first, *more = fold(title, max(columns - INDENT, 1))
+            yield first
+            yield from ([Segment(" " * INDENT, PLAIN), *line] for line in more)
     elif columns is None or width(both) <= columns:
         yield both
     else:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.comparisons import comparisons
+from tests.benchmarks.conversions import conversions
 from tests.benchmarks.measuring import CKPT, PYTHON, RUNS, Row, best_in_turn
 
 LOAD = "import sys, torch; torch.load(sys.argv[1], mmap=True, weights_only=True)"
@@ -34,6 +35,7 @@ def rows(folder: Path) -> list[Row]:
         inspect("300MB", folder, 0.15, MOST_MEMORY),
         inspect("3GB", folder, 0.15, MOST_MEMORY),
         *comparisons(folder),
+        *conversions(folder),
     ]
 
 

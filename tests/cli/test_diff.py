@@ -179,7 +179,8 @@ def test_an_optimizer_gains_and_loses_parameters(ckpt, snapshot):
         (["--select", "emb.weight", "--part", "model"], 0),
         (["--exclude", "[lh]*", "--part", "model"], 0),
         (["--quiet"], 1),
-        (["--no-align", "--map", "x=y", "--overlap", "--ulp", "3", "--by-value", "--limit", "nodes=1M"], 1),
+        (["--map", "x=y"], 1),
+        (["--no-align", "--overlap", "--ulp", "3", "--by-value", "--limit", "nodes=1M"], 1),
     ],
 )
 def test_options(ckpt, options, code):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ckpttool.comparison.alignment import align
+from ckpttool.comparison.alignment import align, align_names
 from ckpttool.errors import UsageError
 from tests.comparison.made import ref
 
@@ -65,3 +65,10 @@ def test_a_tied_name_that_was_dropped_is_no_difference():
     mirrored = align({"emb": ref(torch.ones(2, 2))}, left)
     assert (mirrored.tied_right, mirrored.only_right) == ({"head": "emb"}, ["extra"])
     assert align(left, {"emb": shared}, literal=True).only_left == ["head", "extra"]
+
+
+def test_names_that_stand_for_no_tensors_are_paired_alike():
+    """Of modules and extra states only the names are known."""
+    assert align_names(["module.a", "b", "c"], ["a", "c", "d"]) == {"module.a": "a", "c": "c"}
+    assert align_names(["x.a"], ["y.a"], maps=["^x=y"]) == {"x.a": "y.a"}
+    assert align_names(["module.a"], ["a"], literal=True) == {}

@@ -1,5 +1,8 @@
 """Parameters of two optimizers: which is which, and what their state says."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 
 from ckpttool.comparison.measuring import Measuring
@@ -114,3 +117,57 @@ def test_odd_states():
         ("state[orphan]", "x", 1),
         ("state[int]", STATE, ["y"]),
     ]
+
+
+def ordered(optimizer_, source="order"):
+    return replace(optimizer_, names_from=source)
+
+
+def test_names_that_rest_on_the_models_order_are_assumed():
+    """Only where they pair other places than the order would is there anything to assume."""
+    left = ordered(optimizer((0, 1), names={0: "a", 1: "b"}))
+    turned = optimizer((0, 1), names={0: "b", 1: "a"})
+    assert pairs(left, ordered(turned)) == ([("a", (0,), (1,)), ("b", (1,), (0,))], "assumed name")
+    assert pairs(left, turned)[1] == pairs(turned, left)[1] == "assumed name"
+    assert pairs(left, left)[1] == "name"
+    assert pairs(ordered(left, "shapes"), ordered(turned, "FQN"))[1] == "name"
+    some = ordered(optimizer((0, 1, 2), names={0: "b"}))
+    assert pairs(ordered(optimizer((0, 1), names={1: "b"})), some)[1] == "assumed name and position"
+
+
+def test_a_reordered_model_is_matched_by_its_names():
+    """State moved along with its parameter, so by name nothing differs."""
+    one, two = entry(1, 1.0, 2.0), entry(1, 5.0, 6.0)
+    left = ordered(optimizer((0, 1), state={0: one, 1: two}, names={0: "a", 1: "b"}))
+    right = ordered(optimizer((0, 1), state={0: two, 1: one}, names={0: "b", 1: "a"}))
+    found = compared(left, right)
+    assert found.matched_by == "assumed name"
+    assert found.verdict(Choices()) is Sameness.IDENTICAL
+
+
+def test_reordered_keys_do_not_move_the_optimizer():
+    """Where all state is the same in the optimizer's own order, only the model's keys were put in another one."""
+    state = {0: {**entry(1, 1.0, 2.0), "note": "x"}, 1: {**entry(1, 5.0, 6.0), "note": "y"}}
+    left = ordered(optimizer((0, 1, 2), state=state, names={0: "a", 1: "b", 2: "c"}))
+    right = ordered(optimizer((0, 1, 2), state=state, names={0: "b", 1: "a", 2: "c"}))
+    found = compared(left, right)
+    assert found.matched_by == "position"
+    assert found.verdict(Choices()) is Sameness.IDENTICAL
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"note": "z"}, {"exp_avg": ref(torch.tensor([9.0, 9.0]))}, {"more": 1}, None],
+    ids=["number", "tensor", "key", "none"],
+)
+def test_one_parameter_with_other_state_leaves_the_names(change):
+    """A number, a tensor, a further key, or no state at all."""
+    state = {0: {**entry(1, 1.0, 2.0), "note": "x"}, 1: {**entry(1, 5.0, 6.0), "note": "y"}}
+    other = dict(state)
+    if change is None:
+        del other[1]
+    else:
+        other[1] = {**state[1], **change}
+    left = ordered(optimizer((0, 1), state=state, names={0: "a", 1: "b"}))
+    right = ordered(optimizer((0, 1), state=other, names={0: "b", 1: "a"}))
+    assert compared(left, right).matched_by == "assumed name"

@@ -266,3 +266,22 @@ def test_progress_counts_windows_of_other_strides():
     seen = []
     compared = compare_tensors(ref(t), ref(t.t().contiguous().t()), progress=seen.append)
     assert (compared.sameness, sum(seen)) == (Sameness.IDENTICAL, 48)
+
+
+def test_what_moved_and_what_stayed():
+    """By values, whatever the kind; a tensor without values, without elements or of another shape did neither."""
+
+    def told(a, b, **settings):
+        compared = compare_tensors(a, b, **settings)
+        return compared.moved, compared.still
+
+    one, two = ref(torch.ones(2)), ref(torch.ones(2) * 2)
+    sparse = [
+        TensorRef(dtype=one.dtype, shape=(9,), kind="sparse_coo", parts=(("values", part),)) for part in (one, two)
+    ]
+    meta = TensorRef(dtype=one.dtype, shape=(2,), kind="meta")
+    assert told(one, two) == told(*sparse) == told(one, two, tolerance=Tolerance(atol=1)) == (True, False)
+    assert told(one, one) == told(sparse[0], sparse[0]) == told(one, ref(torch.ones(2).double())) == (False, True)
+    assert told(meta, meta) == told(meta, one) == told(one, ref(torch.ones(3))) == (False, False)
+    assert told(ref(torch.ones(0)), ref(torch.ones(0))) == (False, False)
+    assert not replace(compare_tensors(one, one), right=ref(torch.ones(3))).still

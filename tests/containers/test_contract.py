@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from ckpttool import structures
 from ckpttool.containers.legacy_tar import LegacyTarReader
 from ckpttool.containers.raw_pickle import RawPickleReader
 from ckpttool.containers.safetensors import SafetensorsReader
 from ckpttool.containers.sharded import ShardedReader
+from ckpttool.containers.structure import StructureReader
 from ckpttool.containers.torch_export import TorchExportReader
 from ckpttool.containers.torch_legacy import TorchLegacyReader
 from ckpttool.containers.torch_package import TorchPackageReader
@@ -101,6 +103,15 @@ class TestSharded(ReaderSuite):
     def samples(self):
         index = {"metadata": {"total_size": 4}, "weight_map": {"a": "x.safetensors", "b": "y.safetensors"}}
         return {"index": json.dumps(index).encode()}
+
+
+class TestStructure(ReaderSuite):
+    reader = StructureReader()
+
+    @pytest.fixture
+    def samples(self):
+        document = structures.encode({"a": [1, (2.5, None)], 3: b"x"}, name="x.pt", container="torch-zip").main
+        return {"laid out": "".join(document.text()).encode(), "compact": document.compact().encode()}
 
 
 class TestRawPickle(ReaderSuite):

@@ -154,3 +154,49 @@ def test_folders_of_distributed_checkpoints_are_model_and_optimizer(tmp_path):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_bytes(b"PK")
         assert missing(state(folder)) == []
+
+
+def test_random_states_may_be_missing(tmp_path):
+    """The other files are called as nobody else calls them; what is missing is said, and each keeps its part."""
+    save_file({"w": torch.ones(2)}, state(tmp_path, scheduler__bin={"last_epoch": 3}) / "model.safetensors")
+    (tmp_path / "random_states_0.pkl").unlink()
+    torch.save([1], tmp_path / "custom_checkpoint_0.pkl")
+    with open_checkpoint(tmp_path) as c:
+        assert (c.layout, [w.name for w in c.weights], len(c.schedulers)) == ("accelerate", ["model"], 1)
+        assert [(p.code, p.severity, p.where) for p in c.problems] == [
+            ("accelerate.missing", Severity.WARNING, "optimizer.bin"),
+            ("accelerate.missing", Severity.WARNING, "random_states_0.pkl"),
+        ]
+    (tmp_path / "model.safetensors").unlink()
+    with open_checkpoint(tmp_path) as c:
+        assert c.layout == "accelerate"
+        assert [x.name for x in c.custom] == ["custom_checkpoint_0"]
+    (tmp_path / "custom_checkpoint_0.pkl").unlink()
+    with open_checkpoint(tmp_path) as c:
+        assert c.layout == "plain"
+
+
+def test_a_trainers_folder_is_not_accelerates(tmp_path):
+    """Beside a file that only the Trainer writes, the same names say nothing."""
+    for name in ("training_args.bin", "rng_state_0.pth", "config.json"):
+        folder = tmp_path / name
+        folder.mkdir()
+        state(folder, optimizer__bin={"state": {}, "param_groups": []}, scheduler__bin={"last_epoch": 3})
+        (folder / "random_states_0.pkl").unlink()
+        (folder / name).write_bytes((folder / "scheduler.bin").read_bytes())
+        with open_checkpoint(folder) as c:
+            assert c.layout != "accelerate"
+
+
+def test_a_model_in_shards_without_an_index(tmp_path):
+    """It is one model, the second one of a folder too."""
+    for n in (1, 2):
+        save_file({f"l{n}.w": torch.ones(2)}, state(tmp_path) / f"model-0000{n}-of-00002.safetensors")
+        save_file({f"l{n}.w": torch.ones(2)}, tmp_path / f"model_1-0000{n}-of-00002.safetensors")
+    with open_checkpoint(tmp_path) as c:
+        assert [(w.name, [*w.tensors]) for w in c.weights] == [
+            ("model", ["l1.w", "l2.w"]), ("model_1", ["l1.w", "l2.w"]),
+        ]  # fmt: skip
+        assert [p.where for p in c.problems if p.code == "index.missing"] == [
+            "model.safetensors.index.json", "model_1.safetensors.index.json",
+        ]  # fmt: skip

@@ -172,3 +172,108 @@ def test_a_cache_shows_its_files_once(tmp_path):
     save_file({"w": torch.ones(2)}, tmp_path / "own/blobs/f00")
     with open_checkpoint(tmp_path / "own") as c:
         assert [w.at.file for w in c.weights] == ["blobs/f00"]
+
+
+def test_the_trainers_state_may_be_missing(tmp_path):
+    """Two other files of the Trainer tell whose folder it is; a folder of weights has its arguments alone."""
+    save_file({"w": torch.ones(2)}, tmp_path / "model.safetensors")
+    torch.save({"optim": "sgd"}, tmp_path / "training_args.bin")
+    (tmp_path / "config.json").write_text("{}")
+    with open_checkpoint(tmp_path) as c:
+        assert c.layout == "hf-model"
+    torch.save({"cpu": torch.get_rng_state()}, tmp_path / "rng_state.pth")
+    with open_checkpoint(tmp_path) as c:
+        assert (c.layout, [r.generator for r in c.rng], c.counters) == ("hf-trainer", ["torch"], ())
+        assert [(p.code, p.severity, p.where) for p in c.problems] == [
+            ("hf-trainer.missing", Severity.WARNING, "trainer_state.json")
+        ]
+
+
+def shards(folder, count, *held, name="model", ending="safetensors", save=save_file):
+    for n, tensors in enumerate(held, 1):
+        save(tensors, folder / f"{name}-{n:05}-of-{count:05}.{ending}")
+    return folder
+
+
+def test_shards_without_an_index_are_one_model(tmp_path):
+    """With or without the configuration, pickled or not; every name has its file."""
+    held = [{"a.w": torch.ones(2)}, {"b.w": torch.zeros(3)}]
+    kinds = {"model": ("safetensors", save_file), "pytorch_model": ("bin", torch.save)}
+    for name, (ending, save) in kinds.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        shards(folder, 2, *held, name=name, ending=ending, save=save)
+        for layout in ("plain", "hf-model"):
+            with open_checkpoint(folder) as c:
+                (model,) = c.weights
+                files = {"a.w": f"{name}-00001-of-00002.{ending}", "b.w": f"{name}-00002-of-00002.{ending}"}
+                assert (c.layout, [*model.tensors], model.files, model.in_model_order) == (
+                    layout, ["a.w", "b.w"], files, False,
+                )  # fmt: skip
+                (missing,) = c.problems
+                assert (missing.code, missing.where) == ("index.missing", f"{name}.{ending}.index.json")
+                assert missing.message == "the index of 2 shards is missing; they are read as one model"
+                assert {f.role for f in c.files if f.name in files.values()} == {Role.MODEL}
+            (folder / "config.json").write_text("{}")
+
+
+def test_a_shard_that_is_missing_too(tmp_path):
+    """The names say how many there are."""
+    with open_checkpoint(shards(tmp_path, 3, {"a": torch.ones(2)}, {"b": torch.ones(2)})) as c:
+        assert [*c.weights[0].tensors] == ["a", "b"]
+        assert [(p.code, p.severity, p.message) for p in c.problems if p.code != "index.missing"] == [
+            ("index.missing-shard", Severity.ERROR, "2 of 3 shards are there")
+        ]
+
+
+def test_files_that_are_no_parts_of_one_model(tmp_path):
+    """A name in two of them, a single one, what holds no weights, and shards in a folder of a model."""
+    with open_checkpoint(shards(tmp_path, 2, {"a": torch.ones(2)}, {"a": torch.ones(2)})) as c:
+        assert [[*w.tensors] for w in c.weights] == [["a"], ["a"]]
+        assert "they are read one by one, because some names are in several" in c.problems[0].message
+    for file in tmp_path.iterdir():
+        file.unlink()
+    optimizer = adam(torch.nn.Linear(2, 2)).state_dict()
+    shards(tmp_path, 2, optimizer, name="optim", ending="pt", save=torch.save)
+    with open_checkpoint(shards(tmp_path, 1, {"a": torch.ones(2)})) as c:
+        assert (len(c.weights), len(c.optimizers), c.problems) == (1, 1, ())
+    below = tmp_path / "below"
+    below.mkdir()
+    (tmp_path / "config.json").write_text("{}")
+    save_file({"a": torch.ones(2)}, tmp_path / "model.safetensors")
+    with open_checkpoint(shards(below, 2, {"a": torch.ones(2)}, {"b": torch.ones(2)}).parent) as c:
+        assert (c.layout, len(c.weights)) == ("hf-model", 2)
+
+
+def test_shards_of_an_index_are_not_read_twice(tmp_path):
+    """Neither where the index is found by its name, nor where it has another name and lists them."""
+    shards(tmp_path, 2, {"a": torch.ones(2)}, {"b": torch.ones(2)})
+    listed = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    for name in ("model.safetensors.index.json", "other.index.json"):
+        index = tmp_path / name
+        index.write_text(json.dumps({"weight_map": listed}))
+        with open_checkpoint(tmp_path) as c:
+            assert ([[*w.tensors] for w in c.weights], c.problems) == ([["a", "b"]], ())
+        index.unlink()
+
+
+def test_files_that_are_no_parts_are_said(tmp_path):
+    """JSON that was read, weights and shards are parts; a tokenizer is none. safetensors keeps notes of its own."""
+    save_file({"w": torch.ones(2, 2)}, tmp_path / "model.safetensors", metadata={"run": "7"})
+    for name in ("config.json", "generation_config.json", "tokenizer.json"):
+        (tmp_path / name).write_text("{}")
+    with open_checkpoint(tmp_path) as c:
+        assert {f.name: f.read for f in c.files} == {
+            "config.json": True, "generation_config.json": True, "model.safetensors": True, "tokenizer.json": False,
+        }  # fmt: skip
+        assert c.weights[0].stored == {"run": "7"}
+    save_file({"w": torch.ones(2, 2)}, tmp_path / "model.safetensors")
+    with open_checkpoint(tmp_path) as c:
+        assert c.weights[0].stored == {}
+
+
+def test_shards_are_parts_and_keep_no_notes(fixtures_dir):
+    """Those of an index; what each shard notes is about how it is stored."""
+    with open_checkpoint(fixtures_dir / "hf_model") as c:
+        assert c.weights[0].stored is None
+        assert all(f.read for f in c.files if "safetensors" in f.name)

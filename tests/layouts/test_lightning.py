@@ -23,6 +23,7 @@ def test_a_file_with_a_scaler(fixtures_dir):
         assert c.config["learning_rate"] == 0.001
         assert [d.name for d in c.data] == ["loops"]
         assert [x.name for x in c.custom] == ["callbacks.ModelCheckpoint"]
+        assert c.about == {"hparams_name": "kwargs", "pytorch-lightning_version": "2.6.6"}
 
 
 def test_weight_averaging_saves_the_copy_as_state_dict(fixtures_dir):

@@ -3,7 +3,7 @@
 import pytest
 
 from ckpttool.layouts._parts import Parts
-from ckpttool.layouts._spots import entries_of, fields_of, items_of, key_text
+from ckpttool.layouts._spots import entries_of, fields_of, items_of, key_text, spelled
 from ckpttool.limits import Limits
 from ckpttool.model import At, Role
 from ckpttool.values import ORDERED_DICT, Attribute, GlobalRef, Opaque, Record
@@ -51,6 +51,19 @@ def test_keys_of_every_kind_have_a_text():
     """Never the repr of an object of ours."""
     keys = ["a", 1, None, 2.5, b"x", GlobalRef("m", "C"), Attribute("b"), (1, 2)]
     assert [key_text(k) for k in keys] == ["a", "1", "None", "2.5", "b'x'", "m.C", "b", "<tuple>"]
+
+
+def test_keys_that_read_alike_stay_apart():
+    """`1` beside `"1"`, whichever comes first, and objects that have no text of their own."""
+    assert spelled({1: "a", "1": "b"}) == {"(1)": "a", "1": "b"}
+    assert spelled({"1": "b", 1: "a"}) == {"(1)": "a", "1": "b"}
+    assert spelled({1: "a"}) == {"1": "a"}
+    assert spelled({"a": 1}) == {"a": 1}
+    objects = {thing("m.A"): n for n in range(3)}
+    assert spelled(objects) == {"<Opaque>": 0, "(<Opaque>)": 1, "(<Opaque>) #2": 2}
+    (found,) = parts({"config": {1: "a", "1": "b", "lr": 3}}).config_at
+    assert found == "config"
+    assert parts({"config": {1: "a", "1": "b"}}).config == {"(1)": "a", "1": "b"}
 
 
 def test_values_have_plain_views():

@@ -6,7 +6,7 @@ import torch
 from ckpttool.layouts._weights import is_module
 from ckpttool.limits import Limits
 from ckpttool.model import Role
-from ckpttool.values import Attribute
+from ckpttool.values import ORDERED_DICT, Attribute, Record
 from tests.layouts.trees import parts, parts_in, tensor, thing
 
 SD = {"a.weight": tensor(4, 2), "a.bias": tensor(4)}
@@ -276,3 +276,24 @@ def test_a_bare_parameter_or_a_list_of_them_is_a_model():
     for other in (tensor(2, dtype="int64"), [tensor(2), 3], [tensor(2, dtype="int64")], []):
         assert not parts(other).weights
     assert not parts({"x": [tensor(2)]}).weights
+
+
+def test_a_tensor_that_is_none_stays_beside_the_others():
+    """An optional buffer that is not set does not make another thing of its state_dict."""
+    for value in ({"w": tensor(2), "x": None}, {"a": {"w": tensor(2, 2), "x": None}}):
+        (found,) = parts(value).weights
+        assert (list(found.tensors), found.extra) == (["w"], {"x": None})
+        assert not parts(value).custom
+    among = parts({"fc.w": tensor(2), "x": None, "y": 3})
+    assert (among.weights[0].extra, [c.name for c in among.custom]) == ({}, ["x", "y"])
+
+
+def test_versions_of_modules_stand_beside_the_tensors():
+    """`_metadata` of a state_dict, of text keys alone; a plain dict has none."""
+    state = Record(ORDERED_DICT)
+    state["w"] = tensor(2)
+    assert only(parts({"model": state})).modules == {}
+    state.state = {"_metadata": {"": {"version": 1}, 5: 1}}
+    assert only(parts({"model": state})).modules == {"": {"version": 1}}
+    state.state = {"_metadata": 5}
+    assert only(parts({"model": state})).modules == {}

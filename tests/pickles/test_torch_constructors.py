@@ -273,18 +273,19 @@ def test_tensors_of_torch_0_1_are_filled_by_build() -> None:
 
 
 def test_parameters_of_torch_0_1_to_0_3() -> None:
-    """Made of their data and given requires_grad by BUILD, or made empty and given both."""
+    """Made of their data and given requires_grad by BUILD, or made empty and given both; a Variable is a tensor."""
     tensor = name("torch._utils", "_rebuild_tensor") + b"(" + STORAGE + b"K\x00K\x04\x85K\x01\x85tR"
-    for cls in (name("torch.nn.parameter", "Parameter"), name("torch.autograd.variable", "Variable")):
+    parameter, variable = name("torch.nn.parameter", "Parameter"), name("torch.autograd.variable", "Variable")
+    for cls in (parameter, variable):
         for stream, grad in [
-            (cls + tensor + b"\x85R", True),
+            (cls + tensor + b"\x85R", cls is parameter),
             (cls + tensor + b"\x89\x86R", False),
             (cls + tensor + b"\x85R\x89\x89N\x87b", False),
             (cls + b")\x81" + b"(" + tensor + b"NN\x88\x89tb", True),
         ]:
             found = read(stream + b".", persistent=float_storage(4))
             assert isinstance(found, TensorRef)
-            assert (found.parameter, found.requires_grad, found.shape) == (True, grad, (4,))
+            assert (found.parameter, found.requires_grad, found.shape) == (cls is parameter, grad, (4,))
     assert isinstance(read(name("torch.nn.parameter", "Parameter") + b"N\x85R."), Opaque)
     with pytest.raises(DamagedFile, match="the state of a tensor is None"):
         read(name("torch.nn.parameter", "Parameter") + b")\x81Nb.")

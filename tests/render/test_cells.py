@@ -38,6 +38,15 @@ def test_lines_break_at_spaces_then_at_dots_then_anywhere():
     assert [plain(part) for part in fold(segments("ab cdef"), 2)] == ["ab", "cd", "ef"]
 
 
+def test_a_space_that_comes_early_is_no_place_to_break():
+    """A count in front of a long name stays with it, unless the name has no better place."""
+    assert [plain(part) for part in fold(segments("48x decoder.layers.weight"), 20)] == [
+        "48x decoder.layers.",
+        "weight",
+    ]
+    assert [plain(part) for part in fold(segments("48x abcdefghijklmnopqrst"), 20)] == ["48x", "abcdefghijklmnopqrst"]
+
+
 def test_wide_characters_count_twice():
     """A character of two columns is measured as the terminal sets it."""
     folded = fold(segments("日本語"), 4)

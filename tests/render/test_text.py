@@ -108,3 +108,17 @@ def test_a_terminal_decides_about_columns():
 def test_a_raw_value_stands_alone():
     """One value is one line, with nothing around it, whatever the width."""
     assert rendered([Raw("65536.0" * 30)], 20) == "65536.0" * 30 + "\n"
+
+
+def test_sentences_stand_together():
+    """No empty line between two notes; one around them."""
+    blocks = [Note("one"), Note("two"), Fields([("a", "b")]), Note("three")]
+    assert rendered(blocks).splitlines() == ["one", "two", "", "  a  b", "", "three"]
+
+
+def test_a_long_title_goes_on_indented():
+    """So that its second line does not begin another; a title of pieces keeps their colours."""
+    title = [Text("different: ", "bad"), "model 1 of 2 tensors; config 1 field"]
+    said = rendered([Heading(title), Note("x")], 30)
+    assert said.splitlines() == ["different: model 1 of 2", "  tensors; config 1 field", "x"]
+    assert "\x1b[1;31mdifferent: " in rendered([Heading(title)], FORCE_COLOR="1", TERM="xterm-256color")

@@ -4,38 +4,40 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ckpttool.blocks import Block, Cell, Column, Note, Style, Table, Text
-from ckpttool.commands._brief import brief
+from ckpttool.commands._diff.apart import told_apart, typed
 from ckpttool.commands._diff.diffed import Shown
 from ckpttool.commands._names import dotted
 from ckpttool.commands._words import listed, plural
 from ckpttool.comparison.fields import FieldChange
 from ckpttool.comparison.parts import Choices, PartComparison
+from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.states import GROUP, STATE
 from ckpttool.comparison.tensors import TensorComparison, same_type
 from ckpttool.comparison.trees import ABSENT
-from ckpttool.elements import number
 from ckpttool.model import Role
-from ckpttool.values import Attribute, NumpyScalar, TensorRef
+from ckpttool.values import Attribute
 
 _NAMED = 4  # parameters in a line
-_FLOAT32, _DIGITS = 32, 9  # bits of a float, and the decimal digits that tell all of them apart
 _TWICE = 2  # fields are short: twice as many are shown as tensors
 
 
 def changes(part: PartComparison, choices: Choices, shown: Shown) -> Iterator[Block]:
-    """The fields of a part that are not identical, in the left side's order."""
-    lines = [[change] for change in part.changes]
+    """The fields of a part that are not identical, in the left side's order; those that pass come last."""
+    ordered = sorted(part.changes, key=lambda change: choices.passes(change.sameness))
+    lines = [[change] for change in ordered]
     if part.role is Role.OPTIMIZER and not shown.every:
-        lines = _alike(part.changes)
-    kept = lines if shown.every else lines[: max(shown.top, 1) * _TWICE]
+        lines = _alike(ordered)
+    kept = lines if shown.every else lines[: shown.top * _TWICE]
+    first = "file" if part.role is Role.OTHER else "field"
     columns = [
-        Column("field", shrink=True), Column("left", shrink=True), Column(""), Column("right", shrink=True),
+        Column(first, shrink=True), Column("left", shrink=True), Column(""), Column("right", shrink=True),
         Column("", shrink=True),
     ]  # fmt: skip
     yield Table(columns, [_line(group, part.role, choices) for group in kept])
     left = sum(len(group) for group in lines[len(kept) :])
     if left:
-        yield Note(f"and {plural(left, 'field')} more: --all shows them", "dim")
+        told = f"and {plural(left, 'field')} more" if kept else f"{plural(left, 'field')} not shown"
+        yield Note(f"{told}: --all shows them", "dim")
 
 
 def _alike(found: list[FieldChange]) -> list[list[FieldChange]]:
@@ -56,11 +58,16 @@ def _line(group: list[FieldChange], role: Role, choices: Choices) -> Sequence[Ce
         name = [Text(_last(first.path), "name"), Text(f" of {plural(len(group), 'parameter')}", "dim")]
         if first.path[-1] in (STATE, GROUP):
             aside = listed([str(change.path[0]) for change in group], most=_NAMED)
-    style: Style = "plain" if choices.passes(first.sameness) else "bad"
-    left, right = _states(first) if role is Role.RNG else _sides(first)
+    passes = choices.passes(first.sameness)
+    style: Style = "plain" if passes else "bad"
+    left, right, more = _states(first) if role is Role.RNG else _sides(first)
+    said = aside or more
+    alike = str(first.sameness) if passes or first.sameness is Sameness.SAME_VALUES else ""
+    if not said.startswith(alike):  # figures of two tensors say it themselves
+        said = f"{said}, {alike}" if said else alike
     if left == right:
-        return (name, Text(left, style), "", "", Text(aside or _same(first), "dim"))
-    return (name, Text(left, style), Text("→", "dim"), Text(right, style), Text(aside, "dim"))
+        return (name, Text(left, style), "", "", Text(said or _same(first), "dim"))
+    return (name, Text(left, style), Text("→", "dim"), Text(right, style), Text(said, "dim"))
 
 
 def _name(path: tuple[Any, ...]) -> str:
@@ -74,49 +81,23 @@ def _last(path: tuple[Any, ...]) -> str:
     return step.name if isinstance(step, Attribute) else dotted(path[1:])
 
 
-def _sides(change: FieldChange) -> tuple[str, str]:
-    """Both sides in a few words; the type is said where only it differs."""
-    left, right = _told(change.left), _told(change.right)
+def _sides(change: FieldChange) -> tuple[str, str, str]:
+    """Both sides in a few words, and what they leave out; the type is said where only it differs."""
     if change.path and change.path[-1] == STATE:
-        return _kept(change.left), _kept(change.right)
-    if left == right or (change.tensor is not None and change.tensor.other_dtype):
-        return _typed(change.left, left), _typed(change.right, right)
-    return left, right
+        return _kept(change.left), _kept(change.right), ""
+    left, right, aside = told_apart(change.left, change.right)
+    if left != right and change.tensor is not None and change.tensor.other_dtype:
+        return typed(change.left, left), typed(change.right, right), aside
+    return left, right, aside
 
 
-def _states(change: FieldChange) -> tuple[str, str]:
+def _states(change: FieldChange) -> tuple[str, str, str]:
     """States of a generator, which are told in words of ours."""
-    return str(change.left), str(change.right)
+    return str(change.left), str(change.right), ""
 
 
 def _kept(names: Any) -> str:
     return "none" if names is ABSENT else listed(names) or "empty"
-
-
-def _told(value: Any) -> str:
-    if value is ABSENT:
-        return "absent"
-    if isinstance(value, TensorRef):
-        return _element(value)
-    if isinstance(value, NumpyScalar) and (plain := number(value)) is not None:
-        return brief(plain)
-    return brief(value)
-
-
-def _element(tensor: TensorRef) -> str:
-    """The number of a tensor that holds one, with no more digits than its type has; any other by type and shape."""
-    item = number(tensor) if tensor.numel == 1 else None
-    if item is None:
-        return f"{tensor.dtype.name} {list(tensor.shape)}"
-    narrow = isinstance(item, float) and tensor.dtype.bits <= _FLOAT32
-    return f"{item:.{_DIGITS}g}" if narrow else brief(item)
-
-
-def _typed(value: Any, told: str) -> str:
-    """A number with its type; a tensor's shape has it already."""
-    if isinstance(value, TensorRef | NumpyScalar) and not told.startswith(value.dtype.name):
-        return f"{told} ({value.dtype.name})"
-    return f"{told} ({type(value).__name__})" if isinstance(value, bool | int | float) else told
 
 
 def _same(change: FieldChange) -> str:

@@ -1,14 +1,16 @@
 """From the options of `diff` and two paths to a report."""
 
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
 from ckpttool.blocks import Progress
 from ckpttool.commands._diff.diffed import Shown, Side
-from ckpttool.commands._diff.opened_sides import opened_side, require_one_each, unchanged
+from ckpttool.commands._diff.opened_sides import lacking, opened_side, require_one_each, unchanged
 from ckpttool.commands._diff.report import DiffReport
 from ckpttool.commands._diff.undamaged import require_undamaged
+from ckpttool.commands._diff.unused import unused_maps
 from ckpttool.commands._nearest import nearest
 from ckpttool.commands._options import parts_of
 from ckpttool.comparison.checkpoints import compare_checkpoints, tensor_bytes
@@ -19,6 +21,8 @@ from ckpttool.limits import DEFAULT_LIMITS
 from ckpttool.model import Checkpoint, Role
 
 _NAMED = 3  # names in a hint
+_TOP = 10  # lines of a table that nobody asked for
+_DIGITS = 18  # of the largest number: it fits 64 bits
 
 
 def choices(  # one parameter for each option that is checked here
@@ -27,8 +31,12 @@ def choices(  # one parameter for each option that is checked here
     """Check what was asked for; numbers come from a shell as text.
 
     Raises:
-        UsageError: a tolerance that is none, a part or a limit that there is not.
+        UsageError: a tolerance that is none, a part or a limit that there is not, a map that is not to be used.
     """
+    if rest.get("literal") and rest.get("maps"):
+        raise UsageError(
+            "--map and --no-align do not go together", hint="--no-align holds names against each other as they are"
+        )
     tolerance = Tolerance(rtol=_size("--rtol", rtol), atol=_size("--atol", atol), ulp=whole("--ulp", ulp))
     return Choices(tolerance=tolerance, roles=parts_of(part), limits=DEFAULT_LIMITS.raised(limits), **rest)
 
@@ -40,9 +48,28 @@ def whole(option: str, value: int | str) -> int:
         UsageError: it is none, or below 0.
     """
     text = str(value)
-    if not text.isdecimal() or len(text) > 18:  # noqa: PLR2004  # digits of what fits 64 bits
-        raise UsageError(f"{option} {text} is not a whole number from 0 on", hint=f"write it like {option} 4")
+    if not text.isdecimal():
+        raise UsageError(
+            f"{option} {text or repr(text)} is not a whole number from 0 on", hint=f"write it like {option} 4"
+        )
+    if len(text) > _DIGITS:
+        raise UsageError(f"{option} is a number of {len(text)} digits", hint=f"{_DIGITS} digits are the most")
     return int(text)
+
+
+def shown(*, stat: bool, top: int | str | None, every: bool, quiet: bool) -> Shown:
+    """How much is shown; each option that would leave another without effect is refused.
+
+    Raises:
+        UsageError: `top` is no number, or two options contradict each other.
+    """
+    asked = [word for word, given in (("--stat", stat), ("--top", top is not None), ("--all", every)) if given]
+    if len(asked) > 1:
+        raise UsageError(
+            f"{' and '.join(asked)} do not go together",
+            hint="--stat shows one line for each part, --top N so many tensors of it, --all every tensor",
+        )
+    return Shown(stat=stat, top=_TOP if top is None else whole("--top", top), every=every, quiet=quiet)
 
 
 def _size(option: str, value: float | str) -> float:
@@ -51,7 +78,10 @@ def _size(option: str, value: float | str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise UsageError(f"{option} {value} is no tolerance", hint=f"it is a number from 0 on, as {option} 1e-5")
+        raise UsageError(
+            f"{option} {value if str(value) else repr(value)} is no tolerance",
+            hint=f"it is a number from 0 on, as {option} 1e-5",
+        )
     return number
 
 
@@ -65,7 +95,11 @@ def report(left: str, right: str, wanted: Choices, shown: Shown, progress: Progr
     try:
         with opened_side("left", left, wanted.limits) as mine, opened_side("right", right, wanted.limits) as other:
             parts = _compared(mine, other, wanted, progress)
-            return DiffReport(left=_told(mine), right=_told(other), parts=parts, choices=wanted, shown=shown)
+            one_path = os.path.realpath(left) == os.path.realpath(right)
+            return DiffReport(
+                left=_told(mine), right=_told(other), parts=parts, choices=wanted, shown=shown, one_path=one_path,
+                notes=(*unused_maps(mine, other, wanted), *lacking("left", mine), *lacking("right", other)),
+            )  # fmt: skip
     except UsageError:
         require_one_each(left, right, wanted.limits)
         raise
@@ -110,7 +144,8 @@ def _parts_hint(role: Role, sides: tuple[Checkpoint, Checkpoint]) -> str:
 
 def _pattern(wanted: Choices) -> str:
     without = f" without {' '.join(wanted.exclude)}" if wanted.exclude else ""
-    return f"matches {' '.join(wanted.select) or '*'}{without}"
+    asked = " ".join(glob or "''" for glob in wanted.select)
+    return f"matches {asked or '*'}{without}"
 
 
 def _names_hint(wanted: Choices, sides: tuple[Checkpoint, Checkpoint]) -> str:

@@ -11,7 +11,7 @@ class Shown:
     """How much of a comparison is shown."""
 
     stat: bool = False  # one line for each part
-    top: int = 10  # lines of a table
+    top: int = 10  # lines of a table of tensors
     every: bool = False
     quiet: bool = False
 
@@ -34,6 +34,8 @@ class Diffed:
     parts: tuple[PartComparison, ...]
     choices: Choices
     shown: Shown
+    one_path: bool = False  # both sides are one file or folder
+    notes: tuple[str, ...] = ()  # of the whole: what was asked for and had no effect
 
     @property
     def verdict(self) -> Sameness:

@@ -27,6 +27,7 @@ def diff_document(report: Diffed) -> dict[str, object]:
             "parts": [*map(str, choices.roles)], "select": [*choices.select], "exclude": [*choices.exclude],
             "map": [*choices.maps], "align": not choices.literal, "overlap": choices.overlap,
         },
+        "notes": [*report.notes],
         "parts": (_part(part, report) for part in report.parts),
     }  # fmt: skip
 
@@ -48,6 +49,7 @@ def _part(part: PartComparison, report: Diffed) -> dict[str, object]:
         "only_left": [_only(name, tensor) for name, tensor in part.only_left],
         "only_right": [_only(name, tensor) for name, tensor in part.only_right],
         "changes": [_change(change, trees) for change in part.changes],
+        "noted": [_change(change, trees) for change in part.noted],
         "fields": part.fields,
         "renamed": [{"left": r.left, "right": r.right, "by": r.by} for r in aligned.renamed] if aligned else [],
         "tied_left": aligned.tied_left if aligned else {},

@@ -5,13 +5,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ckpttool.blocks import Finding, Severity
+from ckpttool.commands._words import listed, plural
 from ckpttool.comparison.sides import Side, of_side
-from ckpttool.errors import CkptError, DamagedFile, UnsupportedFormat, UsageError
+from ckpttool.errors import (
+    CkptError,
+    DamagedFile,
+    NotACheckpoint,
+    PathNotFound,
+    UnsupportedFormat,
+    UsageError,
+)
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, Run
 from ckpttool.opening import open_checkpoint
 from ckpttool.opening.paths import open_path
 
+_NAMED = 4  # files in a hint
 _LISTED_ONLY = "layout.not-yet"  # a distributed checkpoint of which the files are listed and not read
 
 
@@ -22,13 +31,46 @@ def opened_side(side: Side, path: str, limits: Limits) -> Iterator[Checkpoint]:
     Raises:
         CkptError: it cannot be read, or not all of it; the message says which side.
     """
+    _require_path(side, path)
     try:
         checkpoint = open_checkpoint(path, limits)
     except CkptError as error:
+        error.hint = error.hint or _next_step(error, path)
         raise of_side(side, error) from error
     with checkpoint:
+        _require_some(side, checkpoint)
         _require_whole(side, checkpoint)
         yield checkpoint
+
+
+def _require_path(side: Side, path: str) -> None:
+    """Refuse what a shell hands over where a variable is not set, and what other programs take for stdin."""
+    if not path:
+        raise UsageError(
+            f"the {side} side: the path is empty", hint="name a checkpoint; is a variable of the shell not set?"
+        )
+    if path == "-":
+        raise UsageError(
+            f"the {side} side: stdin cannot be read at any place", hint="save it to a file first; a file - is ./-"
+        )
+
+
+def _next_step(error: CkptError, path: str) -> str:
+    if isinstance(error, PathNotFound):
+        return "check the path, and who may read it"
+    return "name a checkpoint file or folder" if isinstance(error, NotACheckpoint) else f"see ckpt inspect {path}"
+
+
+def _require_some(side: Side, checkpoint: Checkpoint) -> None:
+    """Refuse a folder in which nothing is a part of a checkpoint: two of those would read as identical."""
+    if checkpoint.contents or any(checkpoint.roles()) or not checkpoint.is_folder or any(checkpoint.all_problems()):
+        return
+    names = listed([file.name for file in checkpoint.files], most=_NAMED)
+    raise NotACheckpoint(
+        f"the {side} side: the folder holds no checkpoint",
+        where=checkpoint.path,
+        hint=f"there is {names} in it; name a checkpoint file, or a folder with one",
+    )
 
 
 def _require_whole(side: Side, checkpoint: Checkpoint) -> None:
@@ -45,6 +87,15 @@ def _require_whole(side: Side, checkpoint: Checkpoint) -> None:
     if unread is not None:
         said = next((p.message for p in unread.problems), "a part of it could not be read")
         raise UnsupportedFormat(f"the {side} side: {said}", where=unread.name or checkpoint.path, hint=hint)
+
+
+def lacking(side: Side, checkpoint: Checkpoint) -> Iterator[str]:
+    """A sentence for each file that its trainer always saves and that is not there: its part is on the other side only.
+
+    One without which nothing could be compared is an error already.
+    """
+    missing = (p for p in checkpoint.problems if p.code.endswith(".missing"))
+    return (f"the {side} side: {problem.message}" for problem in missing)
 
 
 def _place(finding: Finding, checkpoint: Checkpoint) -> str:
@@ -65,11 +116,14 @@ def require_one_each(left: str, right: str, limits: Limits) -> None:
     if not runs:
         return
     places = {"left": left, "right": right}
-    told = " and ".join(f"the {side} side holds {count:,} checkpoints" for side, (count, _) in runs.items())
+    told = " and ".join(f"the {side} side holds {plural(count, 'checkpoint')}" for side, (count, _) in runs.items())
     words = [runs[side][1] if side in runs else path for side, path in places.items()]
     missing = next((side for side, (_, name) in runs.items() if not name), None)
     hint = f"none of the {missing} side is complete" if missing else f"name one, as ckpt diff {' '.join(words)}"
-    raise UsageError(f"{told}, and one is wanted", where=places[next(iter(runs))], hint=hint)
+    wanted = (
+        ", and one is wanted" if any(count > 1 for count, _ in runs.values()) else ", in a folder below or as a file"
+    )
+    raise UsageError(f"{told}{wanted}", where=places[next(iter(runs))], hint=hint)
 
 
 def _of_run(path: str, limits: Limits) -> tuple[int, str] | None:

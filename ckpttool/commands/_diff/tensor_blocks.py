@@ -6,17 +6,18 @@ from typing import Any
 
 from ckpttool.blocks import Block, Cell, Column, Note, Style, Table, Text
 from ckpttool.commands._diff.diffed import Shown
-from ckpttool.commands._numbered import common_name, without_numbers
-from ckpttool.commands._words import plural
+from ckpttool.commands._numbered import common_name, varying, without_numbers
+from ckpttool.commands._words import plural, shortened
 from ckpttool.comparison.figures import Figures
 from ckpttool.comparison.parts import Choices, TensorRow
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.tensors import TensorComparison
+from ckpttool.names import without_wrappers
 
-_COLUMNS = (
-    Column("tensor", shrink=True), Column("differing", align="right"), Column("max |Δ|", align="right"),
-    Column("rel. L2", align="right"), Column("cosine", align="right"), Column("", shrink=True),
-)  # fmt: skip
+_NAME, _WHY = Column("tensor", shrink=True), Column("", shrink=True)
+_FIGURES = tuple(Column(title, align="right") for title in ("differing", "max |Δ|", "rel. L2", "cosine"))
+_DIFFERS = "differs in"
+_MUCH = 2  # times as large a change as another of the same kind
 _DIGITS = (4, 6, 9)  # of two numbers side by side, more where fewer do not tell them apart; 17 tell all apart
 
 
@@ -25,11 +26,26 @@ def tensors(rows: list[TensorRow], choices: Choices, shown: Shown) -> Iterator[B
     folds = [[row] for row in rows] if shown.every else _folded(rows)
     folds.sort(key=lambda fold: max(_weight(row) for row in fold), reverse=True)
     kept = folds if shown.every else folds[: shown.top]
-    yield Table(_COLUMNS, [_row(fold, choices) for fold in kept])
+    yield _table(kept, choices)
     left = sum(len(fold) for fold in folds[len(kept) :])
     if left:
-        more = f"and {plural(left, 'tensor')} more, changed less: --all or --top {len(folds)} shows them"
-        yield Note(more, "dim")
+        less = ", changed less" if _weight(folds[len(kept)][0])[1] >= 0 else ""
+        told = f"and {plural(left, 'tensor')} more{less}" if kept else f"{plural(left, 'tensor')} not shown"
+        yield Note(f"{told}: --all or --top {len(folds)} shows them", "dim")
+
+
+def _table(folds: list[list[TensorRow]], choices: Choices) -> Table:
+    """The lines; without the columns of figures where none has any."""
+    rows = [_row(fold, choices) for fold in folds]
+    if any(width for row in rows for width in row[1:-1]):
+        return Table((_NAME, *_FIGURES, _WHY), rows)
+    return Table((_NAME, _WHY), [(row[0], row[-1]) for row in rows])
+
+
+def folded_name(names: Sequence[str]) -> Cell:
+    """One name, or several that differ in numbers only as one: `48x layers.[N].weight`."""
+    name = Text(shortened(common_name(names)) or "''", "name")
+    return name if len(names) == 1 else [Text(f"{len(names):,}x ", "dim"), name]
 
 
 def _weight(row: TensorRow) -> tuple[bool, float]:
@@ -54,17 +70,18 @@ def _folded(rows: list[TensorRow]) -> list[list[TensorRow]]:
 
 def _row(fold: list[TensorRow], choices: Choices) -> Sequence[Cell]:
     """One line; of several tensors with the figures of the one that changed most."""
-    first, worst = fold[0], max(fold, key=_weight)
-    name: Cell = Text(first.name, "name")
-    if len(fold) > 1:
-        name = [Text(f"{len(fold):,}x ", "dim"), Text(common_name([row.name for row in fold]), "name")]
+    worst = max(fold, key=_weight)
+    name = folded_name([row.name for row in fold])
     compared, figures = worst.compared, worst.compared.figures
     style: Style = "plain" if choices.passes(compared.sameness) else "bad"
-    why = Text(", ".join(_why(worst, alone=len(fold) == 1)), "dim")
+    why = ", ".join(_why(worst, fold))
     if figures is None or not figures.differing:
-        return (name, Text(str(compared.sameness), style), "", "", "", why)
-    share = Text(_share(figures), style)
-    return (name, share, _short(figures.max_abs), _short(figures.relative_l2), _cosine(figures.cosine), why)
+        if compared.note.startswith(_DIFFERS):  # the note says it with more
+            return (name, "", "", "", "", Text(why, style))
+        aside = Text(f", {why}" if why else "", "dim")
+        return (name, "", "", "", "", [Text(str(compared.sameness), style), aside])
+    told = [_short(figures.max_abs), _short(figures.relative_l2), _cosine(figures.cosine)]
+    return (name, Text(_share(figures), style), *told, Text(why, "dim"))
 
 
 def _share(figures: Figures) -> str:
@@ -80,14 +97,15 @@ def _short(number: float) -> str:
 
 
 def _cosine(number: float) -> str:
-    """Close to 1 the digits that matter come after the nines."""
-    return f"{number:.6f}" if abs(number) < 1 else f"{number:.3g}"
+    """Close to 1 the digits that matter come after the nines; an exact 1 is not told from what rounding leaves."""
+    return f"{number:.6f}"
 
 
-def _why(row: TensorRow, *, alone: bool) -> Iterator[str]:
+def _why(row: TensorRow, fold: list[TensorRow]) -> Iterator[str]:
     compared, figures = row.compared, row.compared.figures
-    if row.other != row.name and alone:
-        yield f"on the right {row.other}"
+    alone = len(fold) == 1
+    if alone and without_wrappers(row.other) != without_wrappers(row.name):  # wrappers are said once, below the table
+        yield f"on the right {shortened(row.other)}"
     if compared.left.shape != compared.right.shape and not compared.note:
         yield f"{list(compared.left.shape)} against {list(compared.right.shape)}"
     if compared.other_dtype:
@@ -102,6 +120,15 @@ def _why(row: TensorRow, *, alone: bool) -> Iterator[str]:
         if alone and figures.differing:
             worst = _told_apart(figures.worst_left, figures.worst_right)
             yield f"{worst} at {_index(figures.worst)}" if figures.worst else worst
+        elif figures.differing and _uneven(fold):
+            numbers = varying(row.name, [other.name for other in fold])
+            yield f"most at N = {numbers[0]}" if len(numbers) == 1 else f"most in {shortened(row.name)}"
+
+
+def _uneven(fold: list[TensorRow]) -> bool:
+    """Whether some changed much more than others, so that it is worth a word which one did most."""
+    weights = [_weight(row)[1] for row in fold]
+    return max(weights) > _MUCH * min(weights)
 
 
 def _specials(figures: Figures) -> Iterator[str]:

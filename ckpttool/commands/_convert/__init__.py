@@ -1,0 +1,1 @@
+"""What `ckpt convert` is made of."""

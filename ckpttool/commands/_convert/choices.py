@@ -1,0 +1,96 @@
+"""The options of `convert`, checked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ckpttool.commands._nearest import nearest
+from ckpttool.commands._options import parts_of, word_of
+from ckpttool.conversion.options import Options
+from ckpttool.conversion.shards import shard_bytes
+from ckpttool.dtypes import BY_NAME, DType
+from ckpttool.errors import UsageError
+from ckpttool.limits import DEFAULT_LIMITS
+
+FORMATS = ("safetensors", "torch")
+_CASTS = {
+    "bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64", "half": "float16",
+    "float": "float32", "double": "float64", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2",
+}  # fmt: skip
+_TARGETS = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How the result is written."""
+
+    overwrite: bool = False
+    verify: bool = True
+    checksum: bool = False
+    dry_run: bool = False
+
+
+def options(  # noqa: PLR0913  # one parameter for each option that is checked here
+    *,
+    to: str | None,
+    weights_only: bool,
+    everything: bool,
+    part: str | None,
+    ema: bool,
+    select: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    rename: Sequence[str] | None,
+    strip_prefix: str | None,
+    dtype: str | None,
+    settings: Sequence[str] | None,
+    map_location: str | None,
+    plain: bool,
+    drop_opaque: bool,
+    allow_opaque: Sequence[str] | None,
+    duplicate_ties: bool,
+    max_shard_size: str | None,
+    limits: list[str] | None,
+) -> Options:
+    """Check what was asked for.
+
+    Raises:
+        UsageError: a word, a size or a type that there is not, or two options that contradict each other.
+    """
+    if weights_only and everything:
+        raise UsageError("--weights-only and --everything contradict each other", hint="leave one of them out")
+    if ema and part is not None and parts_of(part) != parts_of("model"):
+        raise UsageError("--ema gives a bare state_dict, so no other part stays", hint="leave --part out")
+    return Options(
+        to=word_of(to, FORMATS, "a format to convert to") if to is not None else "",
+        everything=everything,
+        parts=parts_of("model" if ema else part),
+        ema=ema,
+        select=tuple(select or ()),
+        exclude=tuple(exclude or ()),
+        renames=tuple(rename or ()),
+        strip_prefix=_filled("--strip-prefix", strip_prefix),
+        dtype=None if dtype is None else _type(dtype),
+        settings=tuple(settings or ()),
+        map_location=_filled("--map-location", map_location),
+        plain=plain,
+        drop_opaque=drop_opaque,
+        allow_opaque=tuple(allow_opaque or ()),
+        duplicate_ties=duplicate_ties,
+        max_shard_bytes=shard_bytes(max_shard_size) if max_shard_size is not None else 0,
+        limits=DEFAULT_LIMITS.raised(limits or []),
+    )
+
+
+def _filled(option: str, text: str | None) -> str:
+    if text == "":
+        raise UsageError(f"{option} is empty", hint="leave it out, or give it a text")
+    return text or ""
+
+
+def _type(word: str) -> DType:
+    name = _CASTS.get(word.lower(), word.lower().removeprefix("torch."))
+    if name not in _TARGETS:
+        known = [*_CASTS, *_TARGETS]
+        raise UsageError(
+            f"{word!r} is not a type to cast to", hint=nearest(word, known) or f"the types are {', '.join(_TARGETS)}"
+        )
+    return BY_NAME[name]

@@ -1,0 +1,254 @@
+"""A planned conversion carried out: written beside its place, proved, and only then given its name."""
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ckpttool.blocks import Progress
+from ckpttool.conversion.checksums import Checksums
+from ckpttool.conversion.options import Options
+from ckpttool.conversion.originals import Job
+from ckpttool.conversion.outcome import Outcome
+from ckpttool.conversion.products import Product
+from ckpttool.errors import CkptError, UsageError
+from ckpttool.layouts import INDEX, LAYOUTS
+from ckpttool.model import Checkpoint
+from ckpttool.opening import open_checkpoint
+from ckpttool.sources import FileSource, Folder
+from ckpttool.writers.copying import write_plan
+from ckpttool.writers.failures import cannot_write
+from ckpttool.writers.places import check_target, for_folder, permissions_of
+from ckpttool.writers.plans import FilePlan
+from ckpttool.writers.reading_back import differences
+from ckpttool.writers.results import NewFile, NewFolder
+
+
+class NotVerified(CkptError):
+    """What was read back is not what was to be written; nothing was kept."""
+
+    code = "not-verified"
+
+
+def perform(  # noqa: PLR0913  # how it is written
+    job: Job,
+    checkpoint: Checkpoint,
+    options: Options,
+    *,
+    overwrite: bool = False,
+    verify: bool = True,
+    checksum: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Carry a conversion out, or only say what it would write.
+
+    Raises:
+        UsageError, CannotWrite: the target cannot be written.
+        NotVerified: the result is not the source; it was thrown away.
+        DamagedFile, FileChanged: the source is not what it was.
+    """
+    files = [file for product in job.products for file in product.files]
+    outcome = Outcome(
+        source=checkpoint.path,
+        source_kind=_kind(checkpoint),
+        target=os.fspath(job.target.path),
+        target_kind=job.kind,
+        files=files,
+        tally=job.tally,
+        dry_run=dry_run,
+    )
+    sizes = [plan.size for product in job.products for plan in product.plans]
+    check_target(
+        job.target.path,
+        sources=_sources(checkpoint),
+        nbytes=sum(sizes),
+        largest=max(sizes, default=0),
+        folder=job.target.folder,
+        overwrite=overwrite,
+    )
+    if overwrite and job.target.folder and job.target.path.is_dir():
+        _require_checkpoint(job.target.path)
+    if dry_run:
+        return outcome
+    told = _Told(progress, sum(sizes) * (2 if verify else 1))
+    checks = Checksums(job.storages, wanted=verify)
+    work = _Work(job, checkpoint, options, checks, told, verify=verify, checksum=checksum)
+    if job.target.folder:
+        work.folder(overwrite=overwrite)
+    else:
+        work.file(overwrite=overwrite)
+    outcome.verified = verify
+    if checksum:
+        outcome.source_sha256 = {path.name: _sha256(path) for path in _files_of(checkpoint)}
+    return outcome
+
+
+def _require_checkpoint(folder: Path) -> None:
+    """Refuse to take the place of a folder that is no checkpoint: all in it would be removed.
+
+    Raises:
+        UsageError: it holds something that no trainer's layout and no conversion puts there.
+    """
+    try:
+        with open_checkpoint(folder) as there:
+            known = there.layout != LAYOUTS[-1].name or all(f.container or f.name.endswith(INDEX) for f in there.files)
+    except CkptError:
+        known = not any(folder.iterdir())
+    if not known:
+        raise UsageError(
+            "the folder that is there is no checkpoint, and all in it would be removed",
+            where=os.fspath(folder),
+            hint="give another name, or remove it yourself",
+        )
+
+
+def _kind(checkpoint: Checkpoint) -> str:
+    contents = checkpoint.contents.get("")
+    return contents.container if contents is not None else checkpoint.layout
+
+
+def _sources(checkpoint: Checkpoint) -> list[Path]:
+    """What is read, as far as a result must not take its place."""
+    return [Path(checkpoint.path), *_files_of(checkpoint)]
+
+
+def _files_of(checkpoint: Checkpoint) -> list[Path]:
+    paths: list[Path] = []
+    for source in checkpoint.opened:
+        paths += source.opened_paths() if isinstance(source, Folder) else [source.path]
+    return list(dict.fromkeys(paths))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Told:
+    """Adds up what was done, for a progress bar."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+        self.what = "writing"
+
+    def __call__(self, nbytes: int) -> None:
+        self._done += nbytes
+        if self._progress is not None:
+            self._progress(self.what, min(self._done, self._total), self._total)
+
+
+class _Work:
+    def __init__(  # noqa: PLR0913  # all that one conversion needs
+        self,
+        job: Job,
+        checkpoint: Checkpoint,
+        options: Options,
+        checks: Checksums,
+        told: _Told,
+        *,
+        verify: bool,
+        checksum: bool,
+    ) -> None:
+        self._job = job
+        self._checkpoint = checkpoint
+        self._options = options
+        self._checks = checks
+        self._told = told
+        self._verify = verify
+        self._checksum = checksum
+
+    def file(self, *, overwrite: bool) -> None:
+        (product,) = self._job.products
+        (plan,) = product.plans
+        target = self._job.target.path
+        with NewFile(target, permissions=self._permissions(product), overwrite=overwrite) as new:
+            carried = write_plan(new.fd, self._checks.watched(plan), self._told)
+            with _flushing(new.fd, target):
+                self._prove(new.path, product, {plan.name: (new.path, carried)})
+            self._finish({plan.name: new.path})
+
+    def folder(self, *, overwrite: bool) -> None:
+        modes = for_folder(permissions_of(self._checkpoint.path)) | 0o700
+        target = self._job.target.path
+        with NewFolder(target, permissions=modes, overwrite=overwrite) as new:
+            for product in self._job.products:
+                written: dict[str, tuple[Path, FilePlan]] = {}
+                for plan in product.plans:
+                    with new.file(plan.name, permissions=self._permissions(product)) as fd:
+                        carried = write_plan(fd, self._checks.watched(plan), self._told)
+                    written[plan.name] = (new.path / plan.name, carried)
+                self._prove(new.path, product, written)
+            paths = {f.name: new.path / f.name for p in self._job.products for f in p.files}
+            self._finish(paths)
+
+    def _permissions(self, product: Product) -> int:
+        source = product.mode_from or Path(self._checkpoint.path)
+        mode = permissions_of(source) if source.exists() else 0o644
+        return mode & 0o666 if source.is_dir() else mode
+
+    def _prove(self, place: Path, product: Product, written: dict[str, tuple[Path, FilePlan]]) -> None:
+        """Read the product's files back.
+
+        Raises:
+            NotVerified: they are not what was to be written.
+        """
+        if not self._verify:
+            return
+        self._told.what = "verifying"
+        for name, (path, plan) in written.items():
+            with FileSource(path, name) as source:
+                found = differences(source, plan, self._told)
+            if found is not None:
+                raise _not_verified(name, f"byte {found.at:,} ({found.name or 'not of a tensor'}) is not the source's")
+        for proof in product.proofs:
+            said = proof(place)
+            if said is not None:
+                raise _not_verified(next(iter(written)), said)
+        self._told.what = "writing"
+
+    def _finish(self, paths: dict[str, Path]) -> None:
+        """The last looks at the source, and checksums of the result."""
+        self._checks.check_rest(self._job.used(self._options))
+        self._checkpoint.check_unchanged()
+        if self._checksum:
+            for product in self._job.products:
+                for file in product.files:
+                    file.sha256 = _sha256(paths[file.name])
+
+
+def _not_verified(name: str, said: str) -> NotVerified:
+    return NotVerified(
+        f"what was read back is not what was to be written: {said}",
+        where=name,
+        hint="nothing was kept; try again, and if it happens again report it: this is a bug of ckpt or of the disk",
+    )
+
+
+@contextmanager
+def _flushing(fd: int, target: Path) -> Iterator[None]:
+    """Bring a file to the disk while it is read back.
+
+    Raises:
+        CannotWrite: on leaving, where the disk failed; the system says so only once.
+    """
+    failed: list[OSError] = []
+
+    def flush() -> None:
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if failed:
+        raise cannot_write(failed[0], "it cannot be written", os.fspath(target)) from failed[0]

@@ -1,0 +1,68 @@
+"""What a conversion did, for its report: every tensor counted, everything that is not as it was named."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ckpttool.values import Attribute, KeyPath
+
+_CHOOSING = frozenset({"--part", "--ema", "--select", "--exclude"})
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Something of the source that the result does not hold."""
+
+    what: str  # key path or name
+    kind: str  # `argparse.Namespace`, `tensor float32 [3, 4]`, `1,024 bytes that no tensor looks at`
+    why: str  # the option that asked for it, or the reason
+
+    @property
+    def asked(self) -> bool:
+        """Whether the user chose what stays, and this was not among it."""
+        return self.why.split()[0] in _CHOOSING
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Something that is in the result in another form."""
+
+    what: str
+    old: str
+    new: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts and lists of one conversion."""
+
+    tensors: int = 0  # written, each name
+    nbytes: int = 0  # of their values, tied ones once
+    ties: list[Changed] = field(default_factory=list)  # name, and the one whose bytes it shares
+    packed: list[Changed] = field(default_factory=list)  # tensors whose elements did not lie side by side
+    carried: list[Changed] = field(default_factory=list)  # of a kind that safetensors has no word for
+    lost: list[Lost] = field(default_factory=list)
+    trimmed_bytes: int = 0  # of storages, that no tensor looks at
+    renamed: list[Changed] = field(default_factory=list)
+    cast: list[Changed] = field(default_factory=list)
+    harmed: list[Changed] = field(default_factory=list)  # casts that overflowed or underflowed
+    plain: list[Changed] = field(default_factory=list)  # objects turned into builtins
+    settings: list[Changed] = field(default_factory=list)
+    opaque: list[Changed] = field(default_factory=list)  # classes written again
+    notes: list[str] = field(default_factory=list)
+
+
+def spelled_path(path: KeyPath | Sequence[Any]) -> str:
+    """A key path as people write it: `optimizer.state[0].exp_avg`."""
+    text = ""
+    for step in path:
+        match step:
+            case Attribute(name):
+                text += f".{name}"
+            case int():
+                text += f"[{step}]"
+            case str():
+                text += f".{step}" if text else step
+            case _:
+                text += f"[{type(step).__name__}]"
+    return text
