@@ -8,8 +8,9 @@ from typing import Any
 from ckpttool.limits import Limits
 from ckpttool.model import GlobalUse
 from ckpttool.pickles import GETATTR, Mention, trust_of
-from ckpttool.pickles.attributes import is_method, reached
+from ckpttool.pickles.attributes import spells_a_name
 from ckpttool.values import (
+    Attribute,
     BytesRef,
     GlobalRef,
     KeyPath,
@@ -24,14 +25,20 @@ from ckpttool.values import (
 )
 
 _LEAVES = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, NumpyScalar, BytesRef})
+_CALL = (Attribute("made"), Attribute("args"), Attribute("state"))  # steps to what the call of a tensor is made of
 _MOST_PATHS = 16  # key paths kept of one global
 _MOST_STEPS = 200_000  # steps of all key paths together: a hostile tree is deep and names many globals
 
 
 class Survey:
-    """What a walk over a value tree found. A container is walked once, however often it is shared."""
+    """What a walk over a value tree found. A container is walked once, however often it is shared.
 
-    def __init__(self, root: Value, limits: Limits) -> None:
+    Args:
+        calls: walk what the calls of odd tensors are made of, too; where a pickle was read, it has named all of that.
+    """
+
+    def __init__(self, root: Value, limits: Limits, *, calls: bool = False) -> None:
+        self._calls = calls
         self.paths: dict[GlobalRef, list[KeyPath]] = {}
         self.places: Counter[GlobalRef] = Counter()
         self.storages: dict[int, StorageRef] = {}  # by id
@@ -50,7 +57,7 @@ class Survey:
                     continue
                 seen.add(id(child))
                 steps.append(step)
-                stack.append(_inside(child))
+                stack.append(_inside(child, calls=self._calls))
                 break
             else:
                 stack.pop()
@@ -70,12 +77,14 @@ class Survey:
                     self.storages[id(value.storage)] = value.storage
                 if value.cls is not None:
                     self._note(value.cls, steps, step)
-                return bool(value.parts) or value.attributes is not None
+                return bool(value.parts) or value.attributes is not None or self._calls
             case Opaque(cls=GlobalRef() as cls) | Record(cls=cls):
                 self._note(cls, steps, step)
-                if cls in GETATTR and not _is_reached(value):
+                if cls in GETATTR and not spells_a_name(value):
                     self.unexplained.add(cls)
-            case Opaque(cls=Opaque(cls=GlobalRef() as cls)) if cls in GETATTR:  # what it reached is called
+            case Opaque(cls=Opaque(cls=GlobalRef() as cls), how="reduce") if (
+                cls in GETATTR
+            ):  # what it reached is called
                 self.unexplained.add(cls)
         return True
 
@@ -87,14 +96,11 @@ class Survey:
             paths.append((*steps[1:], step) if steps else ())
 
 
-def _is_reached(value: Value) -> bool:
-    """Whether a call of `getattr` spells a nested class or a bound method, as picklers do."""
-    args = value.args if isinstance(value, Opaque) else None
-    return type(args) is tuple and (reached(args) is not None or is_method(args))
-
-
-def _inside(value: Value) -> Iterator[tuple[Any, Any]]:
+def _inside(value: Value, *, calls: bool) -> Iterator[tuple[Any, Any]]:
     """What is directly inside, keys that are objects among it."""
+    if calls and isinstance(value, TensorRef) and value.made is not None:
+        made = (value.made.function, value.made.args, value.made.state)
+        return itertools.chain(zip(_CALL, made, strict=True), children(value))
     mapping = value if isinstance(value, dict) else value.entries if isinstance(value, Opaque) else None
     keys = [key for key in mapping or () if type(key) not in _LEAVES]
     return itertools.chain(zip(keys, keys, strict=True), children(value))

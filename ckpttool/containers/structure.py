@@ -136,7 +136,7 @@ def _tensors_of(contents: Contents) -> Mapping[str, TensorRef]:
 
 def _with_tree(contents: Contents, root: Value, limits: Limits) -> Contents:
     """The contents with a tree, the storages that it looks at and the globals that it names."""
-    survey = Survey(root, limits)
+    survey = Survey(root, limits, calls=True)
     named = {ref: Mention(0, called=True, explained=ref not in survey.unexplained) for ref in survey.places}
     return replace(
         contents,

@@ -16,7 +16,7 @@ from ckpttool.conversion.refusals import require_readable, require_whole
 from ckpttool.conversion.single import single_job
 from ckpttool.conversion.tally import Tally
 from ckpttool.conversion.targets import target_of
-from ckpttool.errors import PathNotFound
+from ckpttool.errors import DamagedFile, PathNotFound
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, Contents
 from ckpttool.opening import open_checkpoint
@@ -41,8 +41,9 @@ def converted(  # noqa: PLR0913  # how it is written
         CkptError: it is refused, and nothing was written.
     """
     with open_checkpoint(source, options.limits) as opened:
-        checkpoint = as_it_was(opened, options.limits)
-        job = planned(checkpoint, target, options)
+        tally = Tally()
+        checkpoint = as_it_was(opened, options.limits, tally)
+        job = planned(checkpoint, target, options, tally)
         return perform(
             job,
             checkpoint,
@@ -55,14 +56,13 @@ def converted(  # noqa: PLR0913  # how it is written
         )
 
 
-def planned(checkpoint: Checkpoint, target: str, options: Options) -> Job:
+def planned(checkpoint: Checkpoint, target: str, options: Options, tally: Tally) -> Job:
     """Plan a conversion; the checkpoint's trees are edited in place.
 
     Raises:
         CkptError: it is refused.
     """
     require_whole(checkpoint)
-    tally = Tally()
     changed: set[str] = set()
     if options.settings:
         tally.settings, changed = settings.apply(checkpoint, options.settings)
@@ -74,9 +74,9 @@ def planned(checkpoint: Checkpoint, target: str, options: Options) -> Job:
     return single_job(checkpoint, target, options, tally)
 
 
-def as_it_was(checkpoint: Checkpoint, limits: Limits) -> Checkpoint:
+def as_it_was(checkpoint: Checkpoint, limits: Limits, tally: Tally) -> Checkpoint:
     """The checkpoint with the trees that its safetensors files were made from, as far as they say what those were."""
-    contents = {name: _as_it_was(c, limits) for name, c in checkpoint.contents.items()}
+    contents = {name: _as_it_was(c, limits, tally) for name, c in checkpoint.contents.items()}
     restored = [name for name, c in contents.items() if c is not checkpoint.contents[name]]
     if not restored:
         return checkpoint
@@ -94,8 +94,13 @@ def as_it_was(checkpoint: Checkpoint, limits: Limits) -> Checkpoint:
     return checkpoint
 
 
-def _as_it_was(contents: Contents, limits: Limits) -> Contents:
-    made = containers.restored(contents, limits)
+def _as_it_was(contents: Contents, limits: Limits, tally: Tally) -> Contents:
+    """A file with its original tree; with its own names where another program changed its tensors since."""
+    try:
+        made = containers.restored(contents, limits)
+    except DamagedFile as error:
+        tally.notes.append(f"its tensors are taken as they are named, not as they once were: {error.message}")
+        made = contents
     return with_ties(contents) if made is contents else made
 
 

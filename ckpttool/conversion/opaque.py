@@ -3,15 +3,17 @@
 A dangerous global is one that runs code by itself when a file is loaded; it is never written again without being named.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ckpttool.conversion.tally import Lost, spelled_path
 from ckpttool.conversion.trees import DROP, everything, rewritten
+from ckpttool.conversion.walk import NUMPY_TYPE
 from ckpttool.errors import CkptError
 from ckpttool.limits import Limits
 from ckpttool.model import Contents
-from ckpttool.pickles.trust import trust_of
+from ckpttool.pickles import GETATTR, trust_of
+from ckpttool.pickles.attributes import spells_a_name
 from ckpttool.values import GlobalRef, KeyPath, Opaque, Record, Trust, Value
 
 
@@ -19,9 +21,6 @@ class DangerousObject(CkptError):
     """The file holds an object that would run code when the result is loaded."""
 
     code = "dangerous-object"
-
-
-_NUMPY_TYPE = GlobalRef("numpy", "dtype")  # a part of every array and scalar, no object of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +71,31 @@ def require_harmless(root: Value, contents: Contents, allowed: Sequence[str], li
     Raises:
         DangerousObject: a dangerous global stays in the tree; the message names it and where it sits.
     """
-    dangerous = {use.ref for use in contents.globals if use.trust is Trust.DANGEROUS}
     kept: dict[GlobalRef, Kept] = {}
     for path, value in everything(root, limits):
-        for ref in _globals_of(value):
-            if ref in dangerous and str(ref) not in allowed:
-                raise DangerousObject(
-                    f"{ref} would run when the result is loaded",
-                    where=f"{contents.name}: {spelled_path(path) or 'the whole file'}",
-                    hint=f"leave it out with --drop-opaque, or write it again with --allow-opaque {ref}",
-                )
-            if trust_of(ref) is not Trust.ACCEPTED and isinstance(value, Opaque | Record) and ref != _NUMPY_TYPE:
-                known = kept.get(ref)
-                kept[ref] = Kept(ref, known.count + 1, known.path) if known else Kept(ref, 1, path)
+        ref = _dangerous(value, path)
+        if ref is not None and str(ref) not in allowed:
+            raise DangerousObject(
+                f"{ref} would run when the result is loaded",
+                where=f"{contents.name}: {spelled_path(path) or 'the whole file'}",
+                hint=f"leave it out with --drop-opaque, or write it again with --allow-opaque {ref}",
+            )
+        if isinstance(value, Opaque | Record) and isinstance(value.cls, GlobalRef):
+            named = value.cls
+            if trust_of(named) is not Trust.ACCEPTED and named != NUMPY_TYPE:
+                known = kept.get(named)
+                kept[named] = Kept(named, known.count + 1, known.path) if known else Kept(named, 1, path)
     return list(kept.values())
 
 
-def _globals_of(value: object) -> Iterable[GlobalRef]:
+def _dangerous(value: object, path: KeyPath) -> GlobalRef | None:
+    """The global that runs code by itself, if this is one; a `getattr` that only spells a nested name is none."""
     match value:
         case GlobalRef():
-            yield value
-        case Opaque(cls=GlobalRef() as ref) | Record(cls=ref):
-            yield ref
+            named = _is_value(path) or value not in GETATTR  # the function of a call is looked at with the call
+            return value if named and trust_of(value) is Trust.DANGEROUS else None
+        case Opaque(cls=GlobalRef() as ref) if ref in GETATTR:
+            return None if spells_a_name(value) else ref
+        case Opaque(cls=Opaque(cls=GlobalRef() as ref), how="reduce") if ref in GETATTR:  # what it reached is called
+            return ref
+    return None

@@ -11,6 +11,7 @@ from pathlib import Path
 from ckpttool import containers, structures
 from ckpttool.conversion.options import Options
 from ckpttool.conversion.outcome import WrittenFile
+from ckpttool.conversion.same_objects import same_objects
 from ckpttool.conversion.shards import index_text, shard_names, split
 from ckpttool.conversion.tally import Changed, Lost, Tally
 from ckpttool.conversion.trees import everything
@@ -121,21 +122,26 @@ def safetensors_file(  # noqa: PLR0913  # what is written, how, and in which pie
     """
     encoded = _encoded(original, parts, options, tally)
     tensors = encoded.tensors.get("", {})
-    _count_stored(tensors, encoded, tally, options)
+    _count_stored(tensors, encoded, tally)
     document = encoded.main.compact()
-    aliases = {alias: kept for _, alias, kept in encoded.ties if not options.duplicate_ties}
+    aliases = _aliases("", encoded)
     metadata = {**_FORMAT, **original.metadata, **aliases, KEY: document}
     product = Product(root=original.root)
     shards = _shards(tensors, shards, options)
     if len(shards) == 1:
         _add_safetensors(product, name, tensors, metadata, options)
     else:
-        _add_shards(product, name, tensors, shards, {KEY: document}, options)
+        _add_shards(product, name, tensors, shards, {**aliases, KEY: document}, options)
     where = name if len(shards) == 1 else name + _INDEX
     product.proofs.append(
         lambda place: first_difference(original.root, _restored(place, where, options), options.limits)
     )
     return product
+
+
+def _aliases(file: str, encoded: Encoded) -> dict[str, str]:
+    """What the metadata of a file says of tied names that are not written: the name whose bytes each has."""
+    return {alias: kept for of, alias, kept in encoded.ties if of == file}
 
 
 def _shards(
@@ -161,13 +167,15 @@ def _encoded(original: Original, parts: Sequence[Part], options: Options, tally:
         limits=options.limits,
     )
     tally.trimmed_bytes += sum(d.nbytes for d in encoded.dropped)
+    again = same_objects(original.root, parts, encoded.tensors)
+    encoded = replace(encoded, ties=(*encoded.ties, *again))
     tally.ties += [Changed(alias, "", kept) for _, alias, kept in encoded.ties]
     return encoded
 
 
-def _count_stored(tensors: Mapping[str, TensorRef], encoded: Encoded, tally: Tally, options: Options) -> None:
+def _count_stored(tensors: Mapping[str, TensorRef], encoded: Encoded, tally: Tally) -> None:
     """Count tensors as they lie in a safetensors file, and note those that lie otherwise than before."""
-    tally.tensors += len(tensors) + (0 if options.duplicate_ties else len(encoded.ties))
+    tally.tensors += len(tensors) + len(encoded.ties)
     for name, tensor in tensors.items():
         tally.nbytes += tensor.nbytes
         stored = stored_as(tensor)
@@ -265,10 +273,10 @@ def structured(original: Original, parts: Sequence[Part], options: Options, tall
     encoded = _encoded(original, parts, options, tally)
     product = Product(root=original.root)
     for file, tensors in encoded.tensors.items():
-        _count_stored(tensors, replace(encoded, ties=()), tally, options)
+        _count_stored(tensors, replace(encoded, ties=()), tally)
         if tensors:
-            _add_safetensors(product, file, tensors, _FORMAT, options)
-    tally.tensors += 0 if options.duplicate_ties else len(encoded.ties)
+            _add_safetensors(product, file, tensors, {**_FORMAT, **_aliases(file, encoded)}, options)
+    tally.tensors += len(encoded.ties)
     for name, made in reversed(encoded.documents.items()):
         add_text(product, name, "".join(made.text()), "structure")
 

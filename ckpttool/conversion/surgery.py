@@ -66,7 +66,7 @@ def _edited(
     """The state_dict after the edits, in the tree too."""
     tensors = {new: casting.of(new, weights.tensors[old]) for old, new in renamed.new.items()}
     holder = value_at(checkpoint, weights.at)
-    flat = isinstance(holder, dict) and all(holder.get(name) is tensor for name, tensor in weights.tensors.items())
+    flat = isinstance(holder, dict) and _holds(holder, weights.tensors)
     names_changed = bool(renamed.left_out) or any(old != new for old, new in renamed.new.items())
     spell = spelling([*weights.tensors], options)
     if flat:
@@ -81,6 +81,10 @@ def _edited(
     files = {renamed.new[n]: f for n, f in weights.files.items() if n in renamed.new}
     paths = {} if flat else {renamed.new[n]: p for n, p in weights.paths.items() if n in renamed.new}
     return replace(weights, tensors=tensors, extra=extra, files=files, paths=paths, prefix="")
+
+
+def _holds(holder: dict[Any, Any], tensors: Mapping[str, TensorRef]) -> bool:
+    return all(holder.get(name) is tensor for name, tensor in tensors.items())
 
 
 def _refill(
@@ -198,12 +202,14 @@ def _by_name(models: Sequence[Weights]) -> Iterator[tuple[str, Weights]]:
         yield f"{weights.name}_{count}" if count else weights.name, weights
 
 
-def _bare(checkpoint: Checkpoint, weights: Weights, tensors: Mapping[str, Value]) -> Record:
-    """A state_dict as `Module.state_dict()` gives it."""
+def _bare(checkpoint: Checkpoint, weights: Weights, tensors: Mapping[str, TensorRef]) -> dict[Any, Any]:
+    """A state_dict as it lies in the file, or as `Module.state_dict()` would give it."""
+    holder = value_at(checkpoint, weights.at)
+    if isinstance(holder, dict) and holder.keys() == {*tensors, *weights.extra} and _holds(holder, tensors):
+        return holder
     result = Record(ORDERED_DICT)
     result.update(tensors)
     result.update({k: v for k, v in weights.extra.items() if not k.endswith(_OWN)})
-    holder = value_at(checkpoint, weights.at)
     if isinstance(holder, Record) and isinstance(holder.state, dict) and "_metadata" in holder.state:
         result.state = {"_metadata": holder.state["_metadata"]}
     return result

@@ -24,6 +24,7 @@ from ckpttool.values import (
 
 _Step = tuple[str, Any, Any]  # where, and what lies there on both sides
 _CHUNK = 2**20  # bytes of a long bytes object that are compared at a time
+NUMPY_TYPE = GlobalRef("numpy", "dtype")
 _ARRAY_DATA = 4  # place of an array's bytes in the state that numpy pickles
 
 
@@ -56,8 +57,17 @@ def first_difference(left: Value, right: Value, limits: Limits = DEFAULT_LIMITS)
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether nobody can tell one such object from another: a tuple of numbers and texts."""
-    return isinstance(value, tuple) and all(map(is_leaf, value))
+    """Whether nobody asks which of two such objects it is: a numpy type, a tuple of numbers, texts and such tuples."""
+    if isinstance(value, Opaque) and value.cls == NUMPY_TYPE:
+        return True
+    pending: list[Any] = [value] if isinstance(value, tuple) else []
+    while pending:
+        for item in pending.pop():
+            if isinstance(item, tuple) and not isinstance(item, GlobalRef):
+                pending.append(item)
+            elif not is_leaf(item):
+                return False
+    return isinstance(value, tuple)
 
 
 def _starts(root: Value, limits: Limits) -> dict[int, int]:

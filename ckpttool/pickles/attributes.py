@@ -34,3 +34,9 @@ def is_method(args: tuple[Any, ...]) -> bool:
 def is_attribute(value: Any) -> bool:
     """Whether a value stands for what `getattr` would give."""
     return isinstance(value, Opaque) and isinstance(value.cls, GlobalRef) and value.cls in GETATTR
+
+
+def spells_a_name(value: Any) -> bool:
+    """Whether a call of `getattr` spells a nested class or a bound method, as picklers do."""
+    args = value.args if isinstance(value, Opaque) else None
+    return type(args) is tuple and (reached(args) is not None or is_method(args))

@@ -13,7 +13,7 @@ class Averaged:
     """A registered object: tensors, numbers and text."""
 
     def __init__(self, model):
-        self.decay, self.updates, self.note = 0.9, 0, "α"
+        self.decay, self.updates, self.note = 0.9, 0, "größer"
         self.shadow = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     def update(self, model):
@@ -76,8 +76,11 @@ class Run:
         return losses
 
     def save(self, folder):
-        """What `save_state` writes when it is told to write no safetensors."""
+        """What `save_state` writes when it is told to write no safetensors, and the sampler of a sharded stream."""
+        from accelerate.utils import save  # noqa: PLC0415
+
         self.accelerator.save_state(folder, safe_serialization=False)
+        save(self.loader.get_sampler(), f"{folder}/sampler.bin")  # an object of Accelerate, as it saves it elsewhere
 
     def state(self):
         """All that a folder is to bring back."""
@@ -93,7 +96,7 @@ class Run:
 
 
 def resumed(folder, models=1, seed=77):
-    """A new run that loads a folder: what it then holds, and its next losses."""
+    """A new run that loads a folder: what it then holds, and its next losses. The order of the data is the seed's."""
     run = Run(seed, models)
     run.accelerator.load_state(folder)
     return run.state(), run.train(4)

@@ -49,9 +49,10 @@ def net(seed=0, *, tied=False):
 
 
 def converted(source, target, code=0, **options):
-    """Convert, and return where the result stands."""
+    """Convert, and return where the result stands; the folder that it goes into is made."""
     import ckpttool  # noqa: PLC0415  # a process that only loads does without
 
+    Path(str(target)).parent.mkdir(exist_ok=True)
     assert ckpttool.convert(str(source), str(target), **options).exit_code == code
     return Path(str(target))
 

@@ -35,6 +35,9 @@ def test_what_is_there_stays_unless_told(tmp_path, source):
     """A file, a folder, a link that leads nowhere."""
     (tmp_path / "there").write_bytes(b"")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").write_bytes(b"")
+    (tmp_path / "empty").mkdir()
+    ask(tmp_path / "empty", sources=[source], folder=True)  # nothing is lost by it
     (tmp_path / "dangling").symlink_to("nowhere")
     for name, folder in (("there", False), ("folder", True), ("dangling", False)):
         with pytest.raises(UsageError, match="it is already there"):

@@ -17,7 +17,7 @@ _ROWS = 5  # of a list; the rest is in --json
 def convert_blocks(outcome: Outcome) -> Iterator[Block]:
     """The answer in one line, then warnings, then the files, then what is not as it was."""
     yield Heading(_answer(outcome))
-    yield Fields([("from", _from(outcome)), ("to", _to(outcome)), *_proof(outcome)])
+    yield Fields([("from", _from(outcome)), ("to", _to(outcome)), *_proof(outcome), *_in_all(outcome.tally)])
     yield from _warnings(outcome.tally)
     if len(outcome.files) > 1:
         yield _files(outcome.files)
@@ -74,6 +74,17 @@ def _proof(outcome: Outcome) -> Iterator[tuple[str, Cell]]:
         yield "proof", "what was written is verified, bit for bit"
 
 
+def _in_all(tally: Tally) -> Iterator[tuple[str, Cell]]:
+    """What happened to many tensors alike."""
+    kinds: dict[tuple[str, str], int] = {}
+    for cast in tally.cast:
+        kinds[cast.old, cast.new] = kinds.get((cast.old, cast.new), 0) + 1
+    if kinds:
+        yield "cast", listed([f"{plural(n, 'tensor')} {old} → {new}" for (old, new), n in kinds.items()])
+    if tally.trimmed_bytes:
+        yield "trimmed", f"{size(tally.trimmed_bytes)} of storages, at which no tensor looks"
+
+
 def _files(files: Sequence[WrittenFile]) -> Table:
     def row(file: WrittenFile) -> list[Cell]:
         tensors = plural(file.tensors, "tensor") if file.tensors else ""
@@ -100,14 +111,11 @@ def _changes(tally: Tally) -> Iterator[Block]:
     yield from _several("left out, as asked", asked, _lost)
     yield from _several("set", tally.settings, _arrow)
     yield from _several("renamed", tally.renamed, lambda c: f"{shortened(c.old)} → {shortened(c.new)}")
-    yield from _cast(tally.cast)
     yield from _several("turned into builtins", tally.plain, _arrow)
     yield from _several("written again without being built", tally.opaque, _opaque)
     yield from _several("tied", tally.ties, lambda c: f"{shortened(c.what)} is {shortened(c.new)}")
     yield from _several("in another form", tally.carried, _arrow)
     yield from _several("packed", tally.packed, _arrow)
-    if tally.trimmed_bytes:
-        yield Note(f"{size(tally.trimmed_bytes)} of storages that no tensor looks at are left out", "dim")
 
 
 def _lost(lost: Lost) -> str:
@@ -124,15 +132,6 @@ def _opaque(kept: Changed) -> str:
 
 def _arrow(change: Changed) -> str:
     return f"{shortened(change.what)}: {shortened(change.old)} → {shortened(change.new)}"
-
-
-def _cast(casts: Sequence[Changed]) -> Iterator[Block]:
-    kinds = {(c.old, c.new): 0 for c in casts}
-    for cast in casts:
-        kinds[cast.old, cast.new] += 1
-    if kinds:
-        told = listed([f"{plural(n, 'tensor')} {old} → {new}" for (old, new), n in kinds.items()])
-        yield Fields([("cast", told)])
 
 
 def _checksums(outcome: Outcome) -> Iterator[Block]:
