@@ -207,6 +207,7 @@ class Checkpoint:
     counters: tuple[Counter, ...] = ()
     config: Mapping[str, Value] = field(default_factory=dict)  # arguments and hyperparameters, by their own keys
     config_at: Mapping[str, At] = field(default_factory=dict)
+    config_files: Mapping[str, str] = field(default_factory=dict)  # file that each key of `config` is from
     about: Mapping[str, Value] = field(default_factory=dict)  # what the trainer notes about itself: its version
     files: tuple[PartFile, ...] = ()
     contents: Mapping[str, Contents] = field(default_factory=dict)  # by file name; "" for a single file

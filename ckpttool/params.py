@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 SHOW = "What to show"
+CHECKS = "What to check"
 WHAT = "What to convert"
 WHICH = "Which tensors"
 OUTPUT = "Output"
 READING = "Reading"
 COMPARING = "How strictly"
-PANELS = (SHOW, WHAT, COMPARING, WHICH, OUTPUT, READING)  # in the order of a help page
+PANELS = (SHOW, CHECKS, WHAT, COMPARING, WHICH, OUTPUT, READING)  # in the order of a help page
 
 CheckpointPath = Annotated[
     str, typer.Argument(metavar="PATH", help="a checkpoint file, a checkpoint folder, or a folder of checkpoints")
@@ -112,7 +113,10 @@ RightCheckpoint = Annotated[str, typer.Argument(metavar="RIGHT", help="what is h
 Rtol = Annotated[
     float,
     typer.Option(
-        "--rtol", metavar="X", help="near if |right - left| <= atol + rtol * |left|", rich_help_panel=COMPARING
+        "--rtol",
+        metavar="X",
+        help="near if |right - left| <= atol + rtol * |left|; a tolerance implies --by-value",
+        rich_help_panel=COMPARING,
     ),
 ]
 Atol = Annotated[float, typer.Option("--atol", metavar="X", help="the same", rich_help_panel=COMPARING)]
@@ -123,7 +127,9 @@ Ulp = Annotated[
 ByValue = Annotated[
     bool,
     typer.Option(
-        "--by-value", help="equal values are no difference: another dtype, -0.0 for 0.0", rich_help_panel=COMPARING
+        "--by-value",
+        help="equal values are no difference: another dtype, -0.0 for 0.0; implied by a tolerance",
+        rich_help_panel=COMPARING,
     ),
 ]
 Compared = Annotated[
@@ -148,7 +154,10 @@ NoAlign = Annotated[
     bool, typer.Option("--no-align", help="names must be the same, wrappers and ties included", rich_help_panel=WHICH)
 ]
 Overlap = Annotated[
-    bool, typer.Option("--overlap", help="compare resized tensors where they overlap", rich_help_panel=WHICH)
+    bool,
+    typer.Option(
+        "--overlap", help="compare resized tensors where they overlap, as if that were all", rich_help_panel=WHICH
+    ),
 ]
 Stat = Annotated[
     bool,
@@ -282,3 +291,53 @@ Checksum = Annotated[
     bool, typer.Option("--checksum", help="the SHA-256 of every file read and written", rich_help_panel=OUTPUT)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be written", rich_help_panel=OUTPUT)]
+
+Values = Annotated[
+    bool,
+    typer.Option(
+        "--values", help="read the data: checksums, NaN and Inf, zeros; else up to 2 GB only", rich_help_panel=CHECKS
+    ),
+]
+NoValues = Annotated[bool, typer.Option("--no-values", help="do not read the data", rich_help_panel=CHECKS)]
+CrcOnly = Annotated[bool, typer.Option("--crc", help="read the data for its checksums alone", rich_help_panel=CHECKS)]
+Counters = Annotated[
+    bool, typer.Option("--counters", help="print every counter and learning rate, side by side", rich_help_panel=SHOW)
+]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        "--against", metavar="OTHER", help="hold it against another checkpoint: keys, shapes, groups, drift",
+        rich_help_panel=CHECKS,
+    ),
+]  # fmt: skip
+Manifest = Annotated[
+    str | None,
+    typer.Option(
+        "--manifest", metavar="FILE", help="hold every file and tensor against the SHA-256 kept there",
+        rich_help_panel=CHECKS,
+    ),
+]  # fmt: skip
+WriteManifest = Annotated[
+    str | None,
+    typer.Option(
+        "--write-manifest", metavar="FILE", help="keep the SHA-256 of every file and tensor", rich_help_panel=OUTPUT
+    ),
+]
+OnlyRules = Annotated[
+    str | None,
+    typer.Option(
+        "--rules", metavar="ID[,ID]", help="only these rules: scaler.empty, scheduler.*", rich_help_panel=CHECKS
+    ),
+]
+SkipRules = Annotated[
+    str | None, typer.Option("--skip-rules", metavar="ID[,ID]", help="not these rules", rich_help_panel=CHECKS)
+]
+Strict = Annotated[bool, typer.Option("--strict", help="warnings fail, too", rich_help_panel=OUTPUT)]
+FailOn = Annotated[
+    str | None,
+    typer.Option(
+        "--fail-on", metavar="SEVERITY", help="exit 1 from here on: error, or silent (the default)",
+        rich_help_panel=OUTPUT,
+    ),
+]  # fmt: skip
+RuleId = Annotated[str | None, typer.Argument(metavar="[ID]", help="a rule to explain, as scaler.empty")]

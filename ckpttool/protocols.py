@@ -1,12 +1,16 @@
-"""The extension points: a container, a layout. Everything that plugs in has one of these shapes."""
+"""The extension points: a container, a layout, a rule. Everything that plugs in has one of these shapes."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
+from ckpttool.blocks import Finding
+from ckpttool.facts import ScriptFacts
 from ckpttool.limits import Limits
-from ckpttool.model import Checkpoint, Contents
+from ckpttool.model import Checkpoint, Contents, Role, Run
 from ckpttool.sources import Folder, Source
+from ckpttool.values import StorageRef, TensorRef
 
 
 class ContainerReader(Protocol):
@@ -53,4 +57,77 @@ class Layout(Protocol):
 
         A file that cannot be read becomes a finding of the checkpoint, so that the rest is still shown.
         """
+        ...
+
+
+class Needs(enum.Flag):
+    """What a rule looks at beside the checkpoint's structure; the driver says "not checked" where it is not there."""
+
+    NOTHING = 0
+    VALUES = enum.auto()  # what tensors hold: `--values`
+    OTHER = enum.auto()  # a second checkpoint: `--against`
+    RUN = enum.auto()  # the checkpoints beside it
+    FACTS = enum.auto()  # a script: `--script`
+    INSTALLED = enum.auto()  # versions of the libraries that are installed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorScan:
+    """What the values of one tensor are, in short."""
+
+    part: Role
+    name: str  # as `inspect` shows it: the FQN, or `exp_avg of layers.0.weight`
+    where: str  # file and key path
+    tensor: TensorRef
+    nan: int = 0  # elements
+    inf: int = 0
+    zero: bool = False  # it has elements, and all are zero
+    largest: float = 0.0  # absolute value of the largest finite element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What reading all values found."""
+
+    tensors: tuple[TensorScan, ...] = ()  # floating and integer tensors; those that could not be read are not here
+    rotten: tuple[
+        tuple[StorageRef, int], ...
+    ] = ()  # storages with the CRC-32 of their bytes, which is not the recorded
+    unsummed: int = 0  # storages without a recorded checksum
+    figures: bool = True  # False: only checksums were looked at, so `tensors` is empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotChecked:
+    """A rule that could not look, and why: never to be taken for a clean answer."""
+
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """All that a rule may look at. What is None is not there; `Needs` says what a rule cannot do without."""
+
+    checkpoint: Checkpoint
+    run: Run | None = None  # that it belongs to
+    other: Checkpoint | None = None  # what it is held against
+    facts: ScriptFacts | None = None
+    installed: Mapping[str, str] | None = None  # version by distribution: {"torch": "2.13.0"}
+    values: Scan | None = None
+    notes: dict[str, object] = field(default_factory=dict)  # what one rule worked out and another needs too
+
+
+class Rule(Protocol):
+    """One check. Its docstring is its page: a sentence, then What, Why, Example, Reference.
+
+    It says only what is true of the checkpoint; where it cannot look it yields `NotChecked`, and where there is
+    nothing to look at (no optimizer, another trainer) it yields nothing.
+    """
+
+    code: ClassVar[str]  # `scaler.empty`
+    needs: ClassVar[Needs]
+
+    def check(self, case: Case) -> Iterator[Finding | NotChecked]:
+        """What is wrong, each with the place, the numbers and the next step."""
         ...

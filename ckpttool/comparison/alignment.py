@@ -97,14 +97,20 @@ def renaming(maps: Sequence[str]) -> Callable[[str], str]:
         try:
             rules.append((re.compile(old), new))
         except re.error as e:
-            raise UsageError(f"{old!r} is not a regular expression: {e}") from e
+            raise UsageError(
+                f"{old!r} is not a regular expression: {e}",
+                hint="write \\ before a sign that stands for itself: \\( \\[ \\*",
+            ) from e
 
     def rename(name: str) -> str:
         for pattern, new in rules:
             try:
                 name = pattern.sub(new, name)
             except (re.error, IndexError) as e:
-                raise UsageError(f"{new!r} does not fit {pattern.pattern!r}: {e}") from e
+                raise UsageError(
+                    f"{new!r} does not fit {pattern.pattern!r}: {e}",
+                    hint=f"the expression has {pattern.groups} groups; \\1 is the first, \\\\ a backslash",
+                ) from e
         return name
 
     return rename
@@ -139,6 +145,8 @@ def _unique(names: dict[str, None], spell: Callable[[str], str]) -> dict[str, st
 
 def _ties(tensors: Names, rest: dict[str, None], paired: list[str]) -> dict[str, str]:
     """Names of the rest that are the same elements as a paired one."""
+    if not rest:
+        return {}
     by_place = {_place(tensors[n]): n for n in reversed(paired)}
     return {n: by_place[_place(tensors[n])] for n in rest if tensors[n].storage and _place(tensors[n]) in by_place}
 

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ckpttool.comparison.kinds import class_of
 from ckpttool.comparison.runs import first_unlike
 from ckpttool.comparison.sameness import Sameness, long_sameness, run_of, sameness_of
 from ckpttool.comparison.tensors import TensorComparison, compare_tensors
 from ckpttool.comparison.tolerance import EXACT, Tolerance
-from ckpttool.comparison.trees import ABSENT, is_long, leaf_pairs, path_of
+from ckpttool.comparison.trees import ABSENT, Tally, is_long, leaf_pairs, path_of
 from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.sources import ByteSpan, BytesSource
-from ckpttool.values import KeyPath, StorageRef, TensorRef, Value
+from ckpttool.values import Attribute, KeyPath, StorageRef, TensorRef, Value
+
+CLASS = Attribute("class")  # the step behind an object of which the class alone is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +37,30 @@ def compare_values(  # noqa: PLR0913  # two values, and how to compare them
     limits: Limits = DEFAULT_LIMITS,
     path: KeyPath = (),
     loose: bool = False,
+    tally: Tally | None = None,
 ) -> Iterator[FieldChange]:
     """Yield the fields in which two value trees are not identical, in the order of the left side.
 
     What is equal in value and of another type (`1e-4` and a tensor that holds it, a list and a tuple) is the same
-    values. NaN equals NaN, and the order of keys does not count. Two tensors must agree in bits.
+    values. NaN equals NaN, and the order of keys and attributes does not count. Two tensors must agree in bits, and in
+    what they carry beside them.
 
     Args:
         loose: one side went through JSON, and what JSON does to types and keys does not count.
+        tally: counts the fields, the same ones too.
 
     Raises:
         LimitExceeded: there are more than `limits.nodes` values.
         CkptError: from reading; the message says which side.
     """
-    for where, a, b in leaf_pairs(left, right, limits, loose=loose):
+    for where, a, b in leaf_pairs(left, right, limits, loose=loose, tally=tally):
         change = _compared(a, b, tolerance, limits, loose=loose)
         if change is not None:
             yield replace(change, path=(*path, *path_of(where)))
+        if isinstance(a, TensorRef) and isinstance(b, TensorRef) and a.kind == b.kind:
+            words = class_of(a), class_of(b)
+            if words[0] != words[1]:
+                yield FieldChange((*path, *path_of(where), CLASS), *words, Sameness.SAME_VALUES)
 
 
 def _compared(a: Any, b: Any, tolerance: Tolerance, limits: Limits, *, loose: bool) -> FieldChange | None:

@@ -66,8 +66,9 @@ def figures(
         CkptError: from reading; the message says which side.
     """
     sums = Sums(left.dtype, right.dtype, tolerance)
-    flat = left.contiguous and right.contiguous  # then every window is as long as it may be, whatever the shape
-    tile = 0 if flat else TILE
+    lined_up = left.contiguous and right.contiguous
+    flat = lined_up and left.numel > _WINDOW  # then every window is as long as it may be, whatever the shape
+    tile = 0 if lined_up else TILE
     mine = read_of("left", windows(_flat(left) if flat else left, limits=limits, elements=_WINDOW, tile=tile))
     other = read_of("right", windows(_flat(right) if flat else right, limits=limits, elements=_WINDOW, tile=tile))
     for (box, a), (_, b) in zip(mine, other, strict=True):

@@ -4,7 +4,7 @@ from collections.abc import Collection, Hashable
 from itertools import islice
 from typing import Any
 
-from ckpttool.values import BytesRef, GlobalRef, NumpyScalar, StorageRef, TensorRef, children
+from ckpttool.values import Attribute, BytesRef, GlobalRef, NumpyScalar, Opaque, Record, StorageRef, TensorRef, children
 
 _WIDE = 64  # bits of an integer that is spelled in decimal
 _MOST = 200  # values of one key that are looked at; keys alike so far are told apart by their order
@@ -43,9 +43,11 @@ def _identity(key: Any) -> Hashable:
         value = pending.pop()
         told.append(_word(value))
         inside = list(islice(children(value), _MOST))
+        if isinstance(value, Opaque | Record):  # attributes by their names, in whichever order they were set
+            inside.sort(key=lambda found: found[0].name if isinstance(found[0], Attribute) else "")
         told.append(len(inside))
         pending += [child for _, child in reversed(inside)]
-        pending += [step for step, _ in reversed(inside) if isinstance(value, dict)]
+        pending += [step for step, _ in reversed(inside) if isinstance(value, dict | Opaque)]
     return tuple(told)
 
 
@@ -53,6 +55,8 @@ def _word(value: Any) -> Hashable:
     match value:
         case None | bool() | int() | str() | bytes() | GlobalRef():
             return (type(value).__name__, value)
+        case Attribute():
+            return ("attribute", value.name)
         case float() | complex():
             return (type(value).__name__, repr(value))  # NaN is spelled alike
         case NumpyScalar():

@@ -33,6 +33,13 @@ def kind(value: Any) -> str:
     return type(value).__name__
 
 
+def class_of(tensor: TensorRef) -> str:
+    """The Python class of a tensor in a word: `Tensor`, `Parameter`, or a subclass as the file spells it."""
+    if tensor.cls is None or tensor.cls.module.partition(".")[0] == "torch":
+        return "Parameter" if tensor.parameter else "Tensor" if tensor.cls is None else tensor.cls.name
+    return str(tensor.cls)
+
+
 def same_kind(left: Any, right: Any, *, loose: bool = False) -> bool:
     """Whether two values that are equal are of one type.
 

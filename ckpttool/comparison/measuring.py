@@ -4,7 +4,9 @@ from dataclasses import dataclass, field, replace
 
 from ckpttool.comparison.fields import FieldChange, compare_values
 from ckpttool.comparison.parts import Choices
+from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.tensors import Progress, TensorComparison, compare_tensors
+from ckpttool.comparison.trees import Tally
 from ckpttool.values import KeyPath, TensorRef, Value
 
 
@@ -63,23 +65,32 @@ class Measuring:
             tolerance=choices.tolerance, limits=choices.limits, progress=self.progress,
         )  # fmt: skip
         compared = self._with_type_noted(compared)
-        note = f"{list(left.shape)} against {list(right.shape)}, compared where they overlap"
+        note = f"{list(left.shape)} against {list(right.shape)}"
+        if compared.sameness in (Sameness.SAME_VALUES, Sameness.WITHIN_TOLERANCE):
+            note = f"{note}, {compared.sameness} where they overlap"
         note = f"{note}; {compared.note}" if compared.note else note
-        return replace(compared, left=left, right=right, note=note)
+        found = Sameness.OVERLAP if choices.passes(compared.sameness) else Sameness.DIFFERENT
+        return replace(compared, left=left, right=right, sameness=found, note=note)
 
-    def values(self, left: Value, right: Value, path: KeyPath = (), *, loose: bool = False) -> list[FieldChange]:
+    def values(
+        self, left: Value, right: Value, path: KeyPath = (), *, loose: bool = False, tally: Tally | None = None
+    ) -> list[FieldChange]:
         """Compare two value trees.
 
         Args:
             loose: one side went through JSON.
+            tally: counts the fields, the same ones too.
 
         Raises:
             CkptError: from reading, or there are more values than the limits allow.
         """
         choices = self.choices
         return list(
-            compare_values(left, right, tolerance=choices.tolerance, limits=choices.limits, path=path, loose=loose)
-        )
+            compare_values(
+                left, right,
+                tolerance=choices.tolerance, limits=choices.limits, path=path, loose=loose, tally=tally,
+            )
+        )  # fmt: skip
 
 
 def place_of(tensor: TensorRef) -> tuple[object, ...]:

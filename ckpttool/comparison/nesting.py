@@ -24,6 +24,8 @@ def as_one(whole: Sequence[Weights], branches: Sequence[Weights], side: str) -> 
     """
     if len(whole) != 1 or not 0 < len(branches) <= _MOST or len({w.at.file for w in branches}) > 1:
         return None
+    if any(w.tensors.keys() == whole[0].tensors.keys() for w in branches):  # no other spelling brings more together
+        return None
     wanted = _bare(whole[0].tensors)
     found = max(len(wanted & _bare(w.tensors)) for w in branches)
     best: Weights | None = None

@@ -1,17 +1,15 @@
 """Which part of one checkpoint is held against which of the other: by role, then by name, then in order."""
 
-from collections import Counter as Tally
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ckpttool.comparison.bundles import Bundle, bundle, config, counters, generators, numbered, scale_bundles
 from ckpttool.comparison.folders import other_files
-from ckpttool.comparison.kinds import kind
+from ckpttool.comparison.leftovers import leftovers
 from ckpttool.comparison.nesting import as_one
-from ckpttool.model import At, Checkpoint, LossScale, RngState, Role, Weights
-from ckpttool.values import KeyPath, Value, children
-
-_SCALE_WORDS = ("enabled", "scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker")
+from ckpttool.comparison.settling import settled
+from ckpttool.model import Checkpoint, Role, Weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,37 +22,33 @@ class Pairing:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """What is compared as one table of fields: a schedule, or parts that have names of their own (a counter)."""
-
-    name: str
-    fields: Mapping[str, Value]
-    details: Mapping[str, str] | None = None  # what is shown instead of a generator's state
-    json: bool = False  # some of it comes from JSON, which has fewer types
-    classes: Mapping[str, str] = field(default_factory=dict)  # of the objects whose fields they are, by place
-
-
 def pairings(left: Checkpoint, right: Checkpoint, *, literal: bool = False) -> Iterator[Pairing]:
     """Every part of both sides, each once.
 
     Args:
         literal: what the files keep apart stays apart; nested dicts are not held against dotted names.
     """
+    left, right = settled(left, right)
     yield from _weights(left, right, literal=literal)
     yield from _several(Role.OPTIMIZER, left.optimizers, right.optimizers)
+    yield from map(_in_fields, _several(Role.SCALER, left.scalers, right.scalers))
     for role, mine, other in (
         (Role.SCHEDULER, left.schedulers, right.schedulers),
-        (Role.SCALER, left.scalers, right.scalers),
         (Role.DATA, left.data, right.data),
-        (Role.CUSTOM, left.custom, right.custom),
+        (Role.CUSTOM, (*left.custom, *leftovers(left, right)), (*right.custom, *leftovers(right, left))),
     ):
-        yield from _several(role, [*map(_bundle, mine)], [*map(_bundle, other)])
-    yield from _several(Role.RNG, *_generators(left, right))
-    yield from _several(Role.PROGRESS, _counters(left), _counters(right))
-    about = bool(left.about and right.about)
-    yield from _several(Role.CONFIG, _config(left, about=about), _config(right, about=about))
+        yield from _several(role, [*map(bundle, mine)], [*map(bundle, other)])
+    for role, tables in ((Role.RNG, generators), (Role.PROGRESS, counters), (Role.CONFIG, config)):
+        yield from _several(role, *tables(left, right))
     yield from _several(Role.OTHER, *other_files(left, right))
+
+
+def _in_fields(pairing: Pairing) -> Pairing:
+    """Two loss scales as the fields that both say."""
+    if pairing.left is None or pairing.right is None:
+        return pairing
+    mine, other = scale_bundles(pairing.left, pairing.right)
+    return replace(pairing, left=mine, right=other)
 
 
 def _weights(left: Checkpoint, right: Checkpoint, *, literal: bool) -> Iterator[Pairing]:
@@ -90,13 +84,14 @@ def _by_role(side: Checkpoint) -> dict[Role, list[Weights]]:
 def _several(role: Role, mine: Sequence[Any], other: Sequence[Any], note: str = "") -> Iterator[Pairing]:
     """Pair those of one name, the rest in order.
 
-    Custom objects of different names are different objects, unless there is one on each side.
+    Custom objects of different names are different objects, whatever stands beside them; two that are all that their
+    files hold are named for the files, and are a pair.
     """
     partners = _same_names(mine, other)
     taken = {id(part) for part in partners.values()}
     rest = [part for part in other if id(part) not in taken]
-    named = role is Role.CUSTOM and not len(mine) == len(other) == 1
-    spare = iter([] if named else rest)
+    alone = len(mine) == len(other) == 1 and _is_file(mine[0]) and _is_file(other[0])
+    spare = iter([] if role is Role.CUSTOM and not alone else rest)
     placed = set()
     for part in mine:
         partner = partners.get(id(part)) or next(spare, None)
@@ -105,72 +100,13 @@ def _several(role: Role, mine: Sequence[Any], other: Sequence[Any], note: str = 
     yield from (Pairing(role=role, left=None, right=part) for part in rest if id(part) not in placed)
 
 
+def _is_file(part: Any) -> bool:
+    """Whether a part is all that its file holds."""
+    return isinstance(part, Bundle) and part.whole
+
+
 def _same_names(mine: Sequence[Any], other: Sequence[Any]) -> dict[int, Any]:
     """The partner of each part, by its `id`; several of one name are paired in order."""
-    by_name = dict(zip(_distinct([part.name for part in other]), other, strict=True))
-    names = _distinct([part.name for part in mine])
+    by_name = dict(zip(numbered([part.name for part in other]), other, strict=True))
+    names = numbered([part.name for part in mine])
     return {id(part): by_name[name] for name, part in zip(names, mine, strict=True) if name in by_name}
-
-
-def _bundle(part: Any) -> Bundle:
-    if isinstance(part, LossScale):
-        return Bundle(part.name, {word: getattr(part, word) for word in _SCALE_WORDS}, json=_is_json(part.at))
-    fields: Mapping[str, Value] = part.fields if hasattr(part, "fields") else {"": part.value}
-    return Bundle(part.name, fields, json=_is_json(part.at))
-
-
-def _is_json(at: At) -> bool:
-    return at.file.endswith(".json")
-
-
-def _generators(left: Checkpoint, right: Checkpoint) -> tuple[list[Bundle], list[Bundle]]:
-    """The random generators of each side; ranks are said where a side has several."""
-    ranked = any(len({state.rank for state in side.rng}) > 1 for side in (left, right))
-    return _of_generators(left.rng, ranked=ranked), _of_generators(right.rng, ranked=ranked)
-
-
-def _of_generators(states: Sequence[RngState], *, ranked: bool) -> list[Bundle]:
-    keys = _distinct([f"rank {s.rank} {s.generator}" if ranked and s.rank is not None else s.generator for s in states])
-    fields = {key: state.value for key, state in zip(keys, states, strict=True)}
-    details = {key: state.detail or "a state" for key, state in zip(keys, states, strict=True)}
-    return [Bundle("", fields, details)] if states else []
-
-
-def _counters(side: Checkpoint) -> list[Bundle]:
-    """Counters by our word; a second one of a word beside the trainer's own."""
-    first = Tally(counter.name for counter in side.counters)
-    keys = _distinct([c.name if first[c.name] == 1 else f"{c.name} ({c.key})" for c in side.counters])
-    fields = {key: counter.value for key, counter in zip(keys, side.counters, strict=True)}
-    return [Bundle("", fields, json=any(_is_json(c.at) for c in side.counters))] if fields else []
-
-
-def _config(side: Checkpoint, *, about: bool) -> list[Bundle]:
-    """Arguments and hyperparameters, with what the trainer notes about itself where both sides have such notes."""
-    fields = {**side.about, **side.config} if about else side.config
-    in_json = any(map(_is_json, side.config_at.values()))
-    return [Bundle("", fields, json=in_json, classes=dict(_classes(side)))] if fields else []
-
-
-def _classes(side: Checkpoint) -> Iterator[tuple[str, str]]:
-    """Whether arguments are a dict, a `Namespace` or another object."""
-    for name, at in side.config_at.items():
-        if at.file in side.contents and not _is_json(at):
-            yield name, kind(_at(side.contents[at.file].root, at.path))
-
-
-def _at(value: Value, path: KeyPath) -> Value:
-    """What lies at a key path; None where nothing does."""
-    for step in path:
-        inside = value if isinstance(value, dict) else dict(children(value))
-        value = inside.get(step)
-    return value
-
-
-def _distinct(words: list[str]) -> list[str]:
-    """The words, numbered from the second on where one occurs again."""
-    seen: Tally[str] = Tally()
-    found = []
-    for word in words:
-        seen[word] += 1
-        found.append(word if seen[word] == 1 else f"{word} #{seen[word]}")
-    return found

@@ -42,7 +42,7 @@ class Choices:
         """Whether things this alike are no difference."""
         if sameness is Sameness.SAME_VALUES:
             return self.by_value or bool(self.tolerance)
-        return sameness in (Sameness.IDENTICAL, Sameness.WITHIN_TOLERANCE)
+        return sameness in (Sameness.IDENTICAL, Sameness.WITHIN_TOLERANCE, Sameness.OVERLAP)
 
 
 def _any_matches(names: tuple[str, ...], globs: tuple[str, ...]) -> bool:
@@ -74,7 +74,7 @@ class PartComparison:
     only_right: list[tuple[str, TensorRef]] = field(default_factory=list)
     alignment: Alignment | None = None
     matched_by: str = ""  # how an optimizer's parameters were paired: `name`, `position`, `name and position`
-    fields: int = 0  # fields compared
+    fields: int = 0  # values compared that hold no others, and what differs beside tensors; files of `other`
 
     @property
     def empty(self) -> bool:
@@ -88,8 +88,8 @@ class PartComparison:
 
     @property
     def unlike(self) -> list[TensorRow]:
-        """The tensors worth a row, all that are not identical as a whole; first those where only NaN or Inf differ."""
-        rows = [r for r in self.tensors if r.compared.cropped or r.compared.sameness is not Sameness.IDENTICAL]
+        """The tensors that are not identical; first those where only NaN or Inf differ."""
+        rows = [r for r in self.tensors if r.compared.sameness is not Sameness.IDENTICAL]
         return sorted(rows, key=lambda r: r.compared.figures is None or not r.compared.figures.specials_only)
 
     def verdict(self, choices: Choices) -> Sameness:

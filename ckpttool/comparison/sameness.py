@@ -22,6 +22,7 @@ class Sameness(enum.StrEnum):
     IDENTICAL = "identical"  # bit for bit, same type and shape
     SAME_VALUES = "same values"  # equal in value; the type, a sign of zero or a NaN's bits differ
     WITHIN_TOLERANCE = "within tolerance"
+    OVERLAP = "same where they overlap"  # of other shapes; asked for with `Choices.overlap`
     DIFFERENT = "different"
     OTHER_SHAPE = "other shape"
     OTHER_KIND = "other kind"  # dense against sparse, a tensor against one without values

@@ -8,7 +8,7 @@ from ckpttool.comparison.measuring import Measuring
 from ckpttool.comparison.optimizers import ParamPair, groups_of, pair_in_order, pair_params
 from ckpttool.comparison.parts import PartComparison, TensorRow
 from ckpttool.comparison.sameness import Sameness
-from ckpttool.comparison.trees import ABSENT
+from ckpttool.comparison.trees import ABSENT, Tally
 from ckpttool.model import OptimizerState
 from ckpttool.values import Attribute, Opaque, TensorRef, Value
 
@@ -33,14 +33,16 @@ def compare_optimizers(
     for pair in (*pairs, *_without_group(left, right)):
         mine, other = _state(left, pair.left), _state(right, pair.right)
         if choices.wants(pair.label):
-            result.changes += _moved(pair, groups_left, groups_right)
+            moved = [*_moved(pair, groups_left, groups_right)]
+            result.changes += moved
+            result.fields += len(moved)
         _compare_state(measuring, pair.label, mine, other, result)
     if choices.select:
         return
+    tally = Tally()
     for n in range(max(len(left.groups), len(right.groups))):
-        mine, other = _settings(left, n), _settings(right, n)
-        result.fields += max(len(side) for side in (mine, other) if isinstance(side, dict))
-        result.changes += measuring.values(mine, other, ("group", n))
+        result.changes += measuring.values(_settings(left, n), _settings(right, n), ("group", n), tally=tally)
+    result.fields += tally.fields
 
 
 def _pairs(left: OptimizerState, right: OptimizerState, measuring: Measuring) -> tuple[list[ParamPair], str]:
@@ -111,10 +113,11 @@ def _state(optimizer: OptimizerState, ids: tuple[Value, ...]) -> State | None:
 def _compare_state(
     measuring: Measuring, label: str, mine: State | None, other: State | None, result: PartComparison
 ) -> None:
-    choices = measuring.choices
+    choices, tally = measuring.choices, Tally()
     if mine is None or other is None:
         if mine is not other and choices.wants(label):
             result.changes.append(FieldChange((label, STATE), _held(mine), _held(other)))
+            result.fields += 1
         return
     for key in [*mine, *(k for k in other if k not in mine)]:
         if not choices.wants(label, name := f"{label}.{_word(key)}"):
@@ -124,8 +127,8 @@ def _compare_state(
         if isinstance(a, TensorRef) and isinstance(b, TensorRef) and (a.numel != 1 or b.numel != 1):
             result.tensors.append(TensorRow(name, name, measuring.tensors(a, b)))
         else:
-            result.fields += 1
-            result.changes += measuring.values(a, b, (label, key))
+            result.changes += measuring.values(a, b, (label, key), tally=tally)
+    result.fields += tally.fields
 
 
 def _held(state: State | None) -> Any:

@@ -211,12 +211,12 @@ def _dot(a: "Array", b: "Array") -> float:
     x, y = a.reshape(-1), b.reshape(-1)
     if x.dtype.kind == "c":
         return float(np.einsum("i,i->", x.conj(), y).real)
+    if x.size < _ROW:
+        return float(x.dot(y))
     rows = x.size // _ROW
     head = rows * _ROW
-    total = float(np.einsum("i,i->", x[head:], y[head:]))
-    if rows:
-        total += float(np.matmul(x[:head].reshape(rows, 1, _ROW), y[:head].reshape(rows, _ROW, 1)).sum())
-    return total
+    total = float(np.matmul(x[:head].reshape(rows, 1, _ROW), y[:head].reshape(rows, _ROW, 1)).sum())
+    return total + float(x[head:].dot(y[head:]))
 
 
 def _square(a: "Array") -> tuple[float, int]:

@@ -50,13 +50,14 @@ class TensorComparison:
     @property
     def moved(self) -> bool:
         """Whether values changed, of a tensor of any kind that has some."""
+        if self.figures is not None:
+            return self.figures.differing > 0
         return self._has_values and self.sameness in (Sameness.WITHIN_TOLERANCE, Sameness.DIFFERENT)
 
     @property
     def still(self) -> bool:
         """Whether all values stayed, which nobody can say of a tensor that has none."""
-        same = self.sameness in (Sameness.IDENTICAL, Sameness.SAME_VALUES)
-        return self._has_values and same and not self.cropped
+        return self._has_values and self.sameness in (Sameness.IDENTICAL, Sameness.SAME_VALUES)
 
     @property
     def _has_values(self) -> bool:
@@ -111,6 +112,8 @@ def _compare_whole(
         same = left.storage is right.storage and same_type(left.dtype, right.dtype)
         found = Sameness.IDENTICAL if same else Sameness.DIFFERENT
         return TensorComparison(left=left, right=right, sameness=found, note="without values")
+    if "bool" in (left.dtype.family, right.dtype.family):
+        tolerance = EXACT  # True is not near False
     told = None if progress is None else _Once(progress)
     if same_type(left.dtype, right.dtype) and same_bits(left, right, limits, told):
         return TensorComparison(left=left, right=right, sameness=Sameness.IDENTICAL)

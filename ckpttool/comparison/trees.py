@@ -1,8 +1,10 @@
 """Two value trees walked side by side, without recursion and within `Limits.nodes`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from ckpttool.comparison.insides import insides
 from ckpttool.comparison.keys import matched
 from ckpttool.comparison.kinds import moment_of, same_kind, sequence_of
 from ckpttool.errors import LimitExceeded
@@ -15,8 +17,8 @@ from ckpttool.values import (
     Opaque,
     Record,
     StorageRef,
+    TensorRef,
     Value,
-    children,
 )
 
 _DEEP = 40  # steps of a path that is shown; of a longer one the middle is left out
@@ -37,18 +39,30 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
-def leaf_pairs(left: Value, right: Value, limits: Limits, *, loose: bool = False) -> Iterator[Pair]:
+@dataclass(slots=True)
+class Tally:
+    """How many fields a walk held against each other: values that hold no others, and types that differ."""
+
+    fields: int = 0
+
+
+def leaf_pairs(
+    left: Value, right: Value, limits: Limits, *, loose: bool = False, tally: Tally | None = None
+) -> Iterator[Pair]:
     """Yield what has to be held against each other: values that hold no others, unlike things, tensors, long lists.
 
     A list is walked together with a tuple, a dict with an OrderedDict, and the two of another type are a pair too; the
-    order of keys does not count. A pair that occurs again is passed over.
+    order of keys and of attributes does not count. A tensor is a pair, and what it carries beside its elements are
+    more of them. A pair that occurs again is passed over.
 
     Args:
         loose: one side went through JSON, which makes a string of each key and a list of each tuple.
+        tally: counts the fields that were met, the same ones too.
 
     Raises:
         LimitExceeded: there are more than `limits.nodes` values.
     """
+    tally = tally or Tally()
     stack: list[Iterator[Pair]] = [iter([(None, left, right)])]
     met: set[tuple[int, int]] = set()
     count = 0
@@ -58,7 +72,10 @@ def leaf_pairs(left: Value, right: Value, limits: Limits, *, loose: bool = False
             stack.pop()
             continue
         where, a, b = pair
-        if a is b or (id(a), id(b)) in met:
+        if (id(a), id(b)) in met:
+            continue
+        if a is b:
+            tally.fields += 1
             continue
         count += 1 + _weight(a) + _weight(b)
         if count > limits.nodes:
@@ -67,12 +84,26 @@ def leaf_pairs(left: Value, right: Value, limits: Limits, *, loose: bool = False
             )
         if not isinstance(a, _SMALL) and not isinstance(b, _SMALL):
             met.add((id(a), id(b)))
-        if not alike(a, b) or is_long(a) or is_long(b):
+        inside = _inside(where, a, b, loose=loose)
+        if inside is None or isinstance(a, TensorRef) or not same_kind(a, b, loose=loose):
+            tally.fields += 1
             yield pair
-            continue
-        stack.append(_paired(where, a, b, loose=loose))
-        if not same_kind(a, b, loose=loose):
-            yield pair
+        if inside is not None:
+            stack.append(inside)
+
+
+def _inside(where: Step | None, a: Any, b: Any, *, loose: bool) -> Iterator[Pair] | None:
+    """The pairs inside of two values that are walked together; None for two that are compared as they are."""
+    if isinstance(a, TensorRef) and isinstance(b, TensorRef):
+        return _paired(where, a, b, loose=loose)
+    if not alike(a, b) or is_long(a) or is_long(b):
+        return None
+    first, second = sequence_of(a), sequence_of(b)
+    if first is not None and second is not None:
+        return _in_order(where, first, second)
+    if isinstance(a, dict) and isinstance(b, dict) and not (isinstance(a, Record) and same_kind(a, b)):
+        return _entries(where, a, b, loose=loose)
+    return _paired(where, a, b, loose=loose)
 
 
 def _weight(value: Any) -> int:
@@ -125,26 +156,26 @@ def _one_class(a: Any, b: Any) -> bool:
     return a == b if all(named) else not any(named)
 
 
+def _in_order(where: Step | None, a: Sequence[Any], b: Sequence[Any]) -> Iterator[Pair]:
+    for n in range(max(len(a), len(b))):
+        yield (where, n), a[n] if n < len(a) else ABSENT, b[n] if n < len(b) else ABSENT
+
+
+def _entries(where: Step | None, a: dict[Any, Any], b: dict[Any, Any], *, loose: bool) -> Iterator[Pair]:
+    """The entries of two dicts, of whichever classes."""
+    mine, other = matched(a, loose=loose), matched(b, loose=loose)
+    for identity, key in mine.items():
+        yield (where, key), a[key], b[other[identity]] if identity in other else ABSENT
+    for identity, key in other.items():
+        if identity not in mine:
+            yield (where, key), ABSENT, b[key]
+
+
 def _paired(where: Step | None, a: Any, b: Any, *, loose: bool) -> Iterator[Pair]:
-    first, second = sequence_of(a), sequence_of(b)
-    if first is not None and second is not None:
-        for n in range(max(len(first), len(second))):
-            yield (where, n), first[n] if n < len(first) else ABSENT, second[n] if n < len(second) else ABSENT
-        return
-    mine, other = _steps(a, b), _steps(b, a)
-    names_left, names_right = matched(mine, loose=loose), matched(other, loose=loose)
-    for identity, step in names_left.items():
-        right = other[names_right[identity]] if identity in names_right else ABSENT
-        yield (where, step), mine[step], right
-    for identity, step in names_right.items():
-        if identity not in names_left:
-            yield (where, step), ABSENT, other[step]
-
-
-def _steps(value: Any, other: Any) -> Mapping[Any, Any]:
-    """What lies inside, by its step; of two classes of dict the entries only."""
-    if isinstance(value, set | frozenset):
-        return dict.fromkeys(value, True)  # each member under itself
-    if type(value) is dict or (isinstance(value, Record) and not same_kind(value, other)):
-        return value
-    return dict(children(value))
+    """What lies in two objects of one class, or stands beside the elements of two tensors."""
+    mine, other = insides(a, b, loose=loose), insides(b, a, loose=loose)
+    for identity, (step, value) in mine.items():
+        yield (where, step), value, other[identity][1] if identity in other else ABSENT
+    for identity, (step, value) in other.items():
+        if identity not in mine:
+            yield (where, step), ABSENT, value

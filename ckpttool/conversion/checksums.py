@@ -11,6 +11,8 @@ from ckpttool.errors import DamagedFile
 from ckpttool.values import StorageRef
 from ckpttool.writers.plans import FilePlan, Literal, Piece
 
+_HINT = "a bit flipped after the save; get the file again, or convert another copy"
+
 
 class Checksums:
     """The storages of a source that record a CRC-32, and which of them were checked.
@@ -55,8 +57,9 @@ class Checksums:
         """
         ids = {id(storage) for storage in used}
         for storage in self._left.values():
-            if id(storage) in ids:
-                verify_storage(storage)
+            found = verify_storage(storage) if id(storage) in ids else None
+            if found is not None:
+                raise DamagedFile(found.message, where=found.where, hint=_HINT)
         self._left.clear()
 
 
@@ -66,7 +69,7 @@ def _place(piece: Piece) -> tuple[int, int, int]:
 
 def _damaged(storage: StorageRef, crc: int) -> DamagedFile:
     return DamagedFile(
-        f"storage {storage.key!r} has the CRC-32 {crc:08x}, the archive records {storage.crc32:08x}",
+        f"storage {storage.key!r} is damaged: its checksum is {crc:08x}, the archive says {storage.crc32:08x}",
         where=f"{storage.source.name} @ byte {storage.start:,}",
-        hint="a bit flipped after the save; get the file again, or convert another copy",
+        hint=_HINT,
     )

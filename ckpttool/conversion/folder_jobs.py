@@ -126,11 +126,11 @@ class _FolderJob:
         if self._format == "safetensors":
             name = safe_name(whole)
             return safetensors_file(name, original, WHOLE, options, self._tally, shards=shards)
+        if shards or options.max_shard_bytes:
+            return torch_shards(torch_name(whole), original, options, self._tally, shards=shards)
         known = file.contents.facts.get("original")
         name = str(known) if isinstance(known, str) and known and "/" not in known else torch_name(whole)
         name = f"{whole.rpartition('/')[0]}/{name}" if "/" in whole and "/" not in name else name
-        if shards or options.max_shard_bytes:
-            return torch_shards(name, original, options, self._tally, shards=shards)
         return torch_file(name, original, options, self._tally)
 
     def _shards(self, file: WeightFile) -> list[list[str]] | None:

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from ckpttool.conversion.tally import Lost, spelled_path
 from ckpttool.conversion.trees import DROP, everything, rewritten
 from ckpttool.conversion.walk import NUMPY_TYPE
-from ckpttool.errors import CkptError
+from ckpttool.errors import CkptError, UnsupportedFormat
 from ckpttool.limits import Limits
 from ckpttool.model import Contents
 from ckpttool.pickles import GETATTR, trust_of
 from ckpttool.pickles.attributes import spells_a_name
 from ckpttool.values import GlobalRef, KeyPath, Opaque, Record, Trust, Value
+
+_PRIVATE = {"persistent": "a persistent id that is no storage", "extension": "an extension code"}
 
 
 class DangerousObject(CkptError):
@@ -70,9 +72,16 @@ def require_harmless(root: Value, contents: Contents, allowed: Sequence[str], li
 
     Raises:
         DangerousObject: a dangerous global stays in the tree; the message names it and where it sits.
+        UnsupportedFormat: what an object is, only the program that wrote it knows.
     """
     kept: dict[GlobalRef, Kept] = {}
     for path, value in everything(root, limits):
+        if isinstance(value, Opaque) and value.how in _PRIVATE:
+            raise UnsupportedFormat(
+                f"{_PRIVATE[value.how]} means something only to the program that wrote it",
+                where=f"{contents.name}: {spelled_path(path) or 'the whole file'}",
+                hint="leave it out with --drop-opaque",
+            )
         ref = _dangerous(value, path)
         if ref is not None and str(ref) not in allowed:
             raise DangerousObject(

@@ -7,7 +7,7 @@ from pathlib import Path
 from ckpttool.conversion import opaque, surgery
 from ckpttool.conversion.options import Options
 from ckpttool.conversion.outcome import WrittenFile
-from ckpttool.conversion.plain import plain
+from ckpttool.conversion.plain import plain, still_refused
 from ckpttool.conversion.products import Original, Product
 from ckpttool.conversion.tally import Changed, Tally, spelled_path
 from ckpttool.conversion.targets import Target
@@ -44,7 +44,8 @@ class Job:
         for product in self.products:
             for _, value in everything(product.root, options.limits):
                 if isinstance(value, TensorRef) and value.storage is not None:
-                    yield value.storage
+                    cast = value.storage.source
+                    yield cast.read_from if isinstance(cast, surgery.Cast) else value.storage
                 elif isinstance(value, StorageRef):
                     yield value
 
@@ -79,6 +80,8 @@ def original_of(name: str, contents: Contents, root: Value, options: Options, ta
     if options.drop_opaque:
         root, lost = opaque.dropped(root, options.limits)
         tally.lost += lost
+    if options.plain and (refused := still_refused(root, options.limits)):
+        tally.notes.append(refused if contents.name in ("", name) else f"{name}: {refused}")
     for kept in opaque.require_harmless(root, contents, options.allow_opaque, options.limits):
         tally.opaque.append(Changed(str(kept.ref), f"{kept.count:,}", spelled_path(kept.path) or "the top"))
     if options.map_location:

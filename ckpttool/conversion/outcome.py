@@ -37,6 +37,4 @@ class Outcome:
     @property
     def incomplete(self) -> bool:
         """Whether something could not be carried, or lost its value, as an option allowed."""
-        return any(not lost.asked for lost in self.tally.lost) or any(
-            "overflowed" in harm.new for harm in self.tally.harmed
-        )
+        return any(not lost.asked for lost in self.tally.lost) or any(harm.overflowed for harm in self.tally.harmed)

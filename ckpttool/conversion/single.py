@@ -39,7 +39,7 @@ def single_job(checkpoint: Checkpoint, target: str, options: Options, tally: Tal
     if options.edits_weights:
         surgery.edit_weights(checkpoint, options, tally)
     if alone:
-        root = surgery.state_dict_of(checkpoint, options, tally)
+        root = contents.root if _is_whole(checkpoint, options) else surgery.state_dict_of(checkpoint, options, tally)
         roles = frozenset({Role.MODEL})
     else:
         require_no_program([contents])
@@ -57,6 +57,12 @@ def single_job(checkpoint: Checkpoint, target: str, options: Options, tally: Tal
 
 def _is_folder(checkpoint: Checkpoint) -> bool:
     return checkpoint.contents.keys() != {""}
+
+
+def _is_whole(checkpoint: Checkpoint, options: Options) -> bool:
+    """Whether the folder is one state_dict, so that entries of it that are no tensors go along."""
+    places = [w.at.path for w in checkpoint.weights if w.role is Role.MODEL]
+    return not options.parts and places == [()]
 
 
 def _main(checkpoint: Checkpoint) -> Contents:
@@ -117,7 +123,7 @@ def _require_weights(original: Original, roles: frozenset[Role], what: str) -> N
     more = sorted(roles & (_STATES | {Role.EMA}))
     if more:
         raise UsageError(
-            f"it holds {', '.join(more)} beside the weights, and {what} takes weights alone",
+            f"it holds {', '.join(more)} beside the weights, and weights alone go into {what}",
             where=original.contents.name,
             hint="name a folder to keep all of it, or take the weights with --part model",
         )

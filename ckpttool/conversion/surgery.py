@@ -6,7 +6,7 @@ from typing import Any
 
 from ckpttool.conversion.names import Renamed, edited_names, require_effect, spelling
 from ckpttool.conversion.options import Options
-from ckpttool.conversion.tally import Changed, Lost, Tally, spelled_path
+from ckpttool.conversion.tally import Changed, Harm, Lost, Tally, spelled_path
 from ckpttool.conversion.trees import everything
 from ckpttool.dtypes import DType
 from ckpttool.errors import NoSuchKey, PathNotFound, UsageError
@@ -117,6 +117,14 @@ def _respell_modules(versions: dict[Any, Any], spell: Callable[[str], str]) -> N
         versions.setdefault(new, entry)
 
 
+class Cast(CastSource):
+    """Cast elements that know which storage they are read from."""
+
+    def __init__(self, tensor: TensorRef, read_from: StorageRef, wanted: DType) -> None:
+        super().__init__(tensor, wanted)
+        self.read_from = read_from
+
+
 class _Casting:
     """Tensors turned into another floating type as they are read; what is one tensor, or shares memory, stays so."""
 
@@ -133,26 +141,21 @@ class _Casting:
         if tensor.storage is None:
             return tensor
         if id(tensor) not in self._tensors:
-            self._tensors[id(tensor)] = self._cast(name, tensor, wanted)
+            self._tensors[id(tensor)] = self._cast(name, tensor, tensor.storage, wanted)
         return self._tensors[id(tensor)]
 
-    def _cast(self, name: str, tensor: TensorRef, wanted: DType) -> TensorRef:
+    def _cast(self, name: str, tensor: TensorRef, old: StorageRef, wanted: DType) -> TensorRef:
         place = (id(tensor.storage), tensor.storage_offset, tensor.shape, tensor.stride, tensor.dtype)
         storage = self._storages.get(place)
         self._tally.cast.append(Changed(name, tensor.dtype.name, wanted.name))
         if storage is None:
-            source = CastSource(tensor, wanted)
-            location = tensor.storage.location if tensor.storage else "cpu"
-            storage = StorageRef(source, 0, wanted.nbytes(tensor.numel), location=location, dtype=wanted)
+            source = Cast(tensor, old, wanted)
+            storage = StorageRef(source, 0, wanted.nbytes(tensor.numel), location=old.location, dtype=wanted)
             self._storages[place] = storage
             report = cast_report(tensor, wanted)
-            harm = [
-                f"{count:,} of {tensor.numel:,} {word}"
-                for count, word in ((report.overflowed, "overflowed"), (report.underflowed, "became zero"))
-                if count
-            ]
-            if harm:
-                self._tally.harmed.append(Changed(name, wanted.name, ", ".join(harm)))
+            if report.overflowed or report.underflowed:
+                harm = Harm(name, wanted.name, tensor.numel, report.overflowed, report.underflowed)
+                self._tally.harmed.append(harm)
         return replace(
             tensor,
             dtype=wanted,

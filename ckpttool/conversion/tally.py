@@ -32,6 +32,17 @@ class Changed:
     new: str
 
 
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """What a cast did to a tensor beyond rounding."""
+
+    name: str
+    dtype: str  # the new one
+    elements: int
+    overflowed: int
+    became_zero: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Tally:
     """Counts and lists of one conversion."""
@@ -45,7 +56,7 @@ class Tally:
     trimmed_bytes: int = 0  # of storages, that no tensor looks at
     renamed: list[Changed] = field(default_factory=list)
     cast: list[Changed] = field(default_factory=list)
-    harmed: list[Changed] = field(default_factory=list)  # casts that overflowed or underflowed
+    harmed: list[Harm] = field(default_factory=list)  # casts that overflowed or underflowed
     plain: list[Changed] = field(default_factory=list)  # objects turned into builtins
     settings: list[Changed] = field(default_factory=list)
     opaque: list[Changed] = field(default_factory=list)  # classes written again

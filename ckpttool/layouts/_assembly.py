@@ -253,6 +253,7 @@ class Reading:
             counters=_once(parts.counters),
             config=parts.config,
             config_at=parts.config_at,
+            config_files=parts.config_files,
             contents=dict(sorted(self._contents.items())),
             is_folder=self._folder is not None,
             limits=self.found.limits,

@@ -132,3 +132,9 @@ def _flattened(fields: Mapping[Any, Value]) -> tuple[list[Value], dict[Any, Valu
         alike = str([(k, number(v)) if number(v) is not None else (k, id(v)) for k, v in sorted(group.items())])
         merged.setdefault(alike, (group, []))[1].append(fqn)
     return [{**group, "params": params} for group, params in merged.values()], dict(state)
+
+
+def incomplete_optimizer(spot: Spot) -> OptimizerState:
+    """What is left of an optimizer that lacks its groups or its state."""
+    fields = fields_of(spot.value)
+    return _optimizer(spot, items_of(fields.get("param_groups")) or (), entries_of(fields.get("state")) or {})

@@ -54,6 +54,7 @@ class Parts:
     counters: list[Counter] = field(default_factory=list)
     config: dict[str, Value] = field(default_factory=dict)
     config_at: dict[str, At] = field(default_factory=dict)
+    config_files: dict[str, str] = field(default_factory=dict)
     log: FindingLog = field(default_factory=FindingLog)
 
     @property
@@ -70,13 +71,16 @@ class Parts:
             self.config_at[name if name not in self.config_at else f"{at.file}:{name}"] = at
         for key, value in other.config.items():
             self.config.setdefault(key, value)
+            self.config_files.setdefault(key, other.config_files[key])
         self.log.items.extend(other.log.items)
 
     def add_arguments(self, name: str, at: At, values: Mapping[str, Value]) -> None:
         """Keep arguments by their own keys; of two with the same key the second is `name.key`."""
         self.config_at[name] = at
         for key, value in values.items():
-            self.config[key if key not in self.config else f"{name}.{key}"] = value
+            known = key if key not in self.config else f"{name}.{key}"
+            self.config[known] = value
+            self.config_files[known] = at.file
 
     def recognise(self, spot: Spot) -> Verdict:
         """Ask each recogniser in turn; the more particular ones come first."""

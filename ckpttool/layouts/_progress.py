@@ -52,10 +52,10 @@ def arguments(spot: Spot) -> Mapping[str, Value] | None:
     fields = fields_of(spot.value)
     if not fields or any(isinstance(v, TensorRef) for v in fields.values()):
         return None
-    return _plain(spot.value)
+    return plain_arguments(spot.value)
 
 
-def _plain(value: Value) -> dict[str, Value]:
+def plain_arguments(value: Value) -> dict[str, Value]:
     """Attributes or entries by name; OmegaConf keeps both behind `_content` and `_val`.
 
     Source: omegaconf/basecontainer.py and nodes.py

@@ -10,8 +10,9 @@ from ckpttool.layouts._rng import is_cpu_state
 from ckpttool.layouts._spots import Spot, Verdict, entries_of, items_of, key_text
 from ckpttool.model import Role, Weights
 from ckpttool.names import leading
-from ckpttool.values import GlobalRef, KeyPath, Opaque, Record, TensorRef, Value
+from ckpttool.values import Attribute, GlobalRef, KeyPath, Opaque, Record, TensorRef, Value
 
+METADATA = Attribute("_metadata")  # the step to what `state_dict()` notes (torch/nn/modules/module.py)
 EXTRA_STATE = "_extra_state"  # what `Module.get_extra_state` returned, beside the tensors (torch/nn/modules/module.py)
 _MODULE_DEPTH = 200  # a module tree deeper than this is a cycle, or made to exhaust memory
 _TREE_DEPTH = 12  # levels of nested dicts that still make one state_dict
@@ -51,11 +52,14 @@ def looks_like_weights(tensor: TensorRef) -> bool:
 
 
 def is_own(key: Any, value: Value) -> bool:
-    """Whether an entry of a mixed dict belongs to its state_dict: a tensor with an FQN for a key, or extra state."""
+    """Whether an entry of a mixed dict belongs to its state_dict: a tensor with an FQN for a key, or extra state.
+
+    So do what `state_dict()` notes of the modules, an attribute, and how many copies were averaged.
+    """
     if not isinstance(key, str):
-        return False
+        return isinstance(key, Attribute) and key == METADATA
     if isinstance(value, TensorRef):
-        return "." in key or key in ("weight", "bias")
+        return "." in key or key in ("weight", "bias", "n_averaged")
     return key.endswith(EXTRA_STATE)
 
 

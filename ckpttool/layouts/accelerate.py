@@ -28,6 +28,13 @@ _NUMBERED = (
 )
 
 _OWN = (*(pattern for pattern, _ in _NUMBERED), _CUSTOM)
+_STATE_OF_TRAINER = "trainer_state.json"
+_ONLY_TRAINER = tuple(
+    map(
+        re.compile,
+        (r"trainer_state\.json", r"training_args\.bin", r"rng_state.*\.pth", r"optimizer\.pt", r"scheduler\.pt"),
+    )
+)
 _OF_TRAINER = re.compile(
     r"trainer_state\.json|training_args\.bin|rng_state.*\.pth|optimizer\.pt|scheduler\.pt|config\.json"
 )
@@ -40,7 +47,7 @@ class AccelerateLayout:
 
     def recognise(self, found: Found) -> Checkpoint | None:
         random = any(_RANDOM.fullmatch(name) for name in found.names)
-        if not random and not _is_without_random_states(found.names):
+        if _is_of_trainer(found.names) or (not random and not _is_without_random_states(found.names)):
             return None
         reading = Reading(found, self.name)
         wholes = [whole for whole, _ in words.shards_of(reading.names)]
@@ -64,6 +71,13 @@ class AccelerateLayout:
         if not random:
             _say_no_random_states(reading)
         return reading.checkpoint(writer="Accelerate save_state")
+
+
+def _is_of_trainer(names: tuple[str, ...]) -> bool:
+    """Whether a folder is the Trainer's, and a file of Accelerate's strayed into it: most kinds are the Trainer's."""
+    trainers = sum(any(p.fullmatch(name) for name in names) for p in _ONLY_TRAINER)
+    own = sum(any(p.fullmatch(name) for name in names) for p in (*_OWN, _RANDOM))
+    return _STATE_OF_TRAINER in names and trainers > own
 
 
 def _is_without_random_states(names: tuple[str, ...]) -> bool:

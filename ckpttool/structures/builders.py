@@ -385,8 +385,9 @@ def _scalar(function: GlobalRef, dtype: Any, said: Json) -> Any:
         data = bytes_value(said["bytes"])
     else:
         number = said.get("value")
-        if isinstance(number, dict):
-            number = plain_value("$float", number.get("$float"))
+        if isinstance(number, dict):  # what JSON has no number for: {"$float": "nan"}, {"$int": "0x8000000000000001"}
+            ((tag, spelled),) = number.items() if len(number) == 1 else (("$float", None),)
+            number = plain_value(tag if tag in ("$float", "$int") else "$float", spelled)
         try:
             data = struct.pack(calls.scalar_code(dtype), number)
         except (struct.error, OverflowError) as error:

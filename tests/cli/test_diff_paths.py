@@ -73,7 +73,7 @@ def test_a_path_given_twice_is_said(ckpt, tmp_path, again):
     """By itself or through a link: no difference, but hardly what was meant."""
     (tmp_path / "again.pt").symlink_to("a.pt")
     result = ckpt("diff", "a.pt", again)
-    assert (result.code, result.out.splitlines()[0]) == (0, "identical (both sides are one file)")
+    assert (result.code, result.out.splitlines()[0]) == (0, "identical (both sides are one path)")
 
 
 @pytest.mark.usefixtures("places")

@@ -79,7 +79,7 @@ def test_everything_is_identical_to_itself(path):
     """Opened twice, every part of every fixture is read and is the same."""
     report = ckpttool.diff(path, path)
     assert (report.verdict, report.different, report.exit_code) == (Sameness.IDENTICAL, False, 0)
-    assert lines(report)[0] == "identical (both sides are one file)"
+    assert lines(report)[0] == "identical (both sides are one path)"
     list(report.document()["parts"])
 
 
@@ -456,12 +456,32 @@ def test_what_only_nan_and_inf_tell_apart_comes_first(files):
 
 
 def test_an_overlap_is_said_where_it_is_equal(files):
-    """Tensors of other shapes are not identical without a word."""
+    """Tensors of other shapes are never called identical: a word of their own, in the answer, the row and the JSON."""
     files({"w": torch.ones(3, 2)}, {"w": torch.ones(5, 2)})
     report = ckpttool.diff("a.pt", "b.pt", overlap=True)
-    assert report.exit_code == 0
-    assert "identical; 1 tensor of other shapes compared where they overlap" in text(report)
-    assert "[3, 2] against [5, 2], compared where they overlap" in text(report)
+    assert (report.exit_code, report.verdict) == (0, "same where they overlap")
+    assert text(report).startswith("same where they overlap: model 1 of 1 tensor\n")
+    assert "same where they overlap, [3, 2] against [5, 2]" in text(report)
+    (part,) = report.document()["parts"]
+    assert (part["verdict"], part["counts"]["same where they overlap"]) == ("same where they overlap", 1)
+    assert part["tensors"][0]["is"] == "same where they overlap"
+
+
+@pytest.mark.parametrize(
+    ("right", "options", "verdict", "said"),
+    [
+        (torch.ones(5, 2).bfloat16(), {}, "different", "[3, 2] against [5, 2], same values where they overlap"),
+        (torch.ones(5, 2).bfloat16(), {"by_value": True}, "same where they overlap", "same values where they overlap"),
+        (torch.full((5, 2), 1.5), {"atol": 1.0}, "same where they overlap", "within tolerance where they overlap"),
+        (torch.full((5, 2), 1.5), {}, "different", "[3, 2] against [5, 2]"),
+    ],
+)
+def test_an_overlap_passes_as_the_options_say(files, right, options, verdict, said):
+    """What both have is held to `--by-value` and the tolerance, and the row says how alike it is."""
+    files({"w": torch.ones(3, 2)}, {"w": right})
+    report = ckpttool.diff("a.pt", "b.pt", overlap=True, **options)
+    assert (report.verdict, report.exit_code) == (verdict, int(verdict == "different"))
+    assert said in text(report)
 
 
 def test_another_type_that_a_tolerance_lets_pass_is_said(files):

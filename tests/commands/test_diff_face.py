@@ -162,7 +162,7 @@ def test_top_0_counts_only(compared):
     assert said[4:] == [
         "model  6 tensors: 4 identical, 2 different", "2 tensors not shown: --all or --top 1 shows them",
         "4 of 6 tensors have not moved: layers.2.weight, 3x layers.[0–2].bias", "",
-        "config  2 fields", "2 fields not shown: --all shows them",
+        "config  2 fields: 2 different", "2 fields not shown: --all shows them",
     ]  # fmt: skip
 
 

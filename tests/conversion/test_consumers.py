@@ -7,6 +7,7 @@ import io
 import json
 import pathlib
 import pickle
+import types
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import safetensors.torch
 import torch
 from huggingface_hub import save_torch_state_dict
 
+import ckpttool
 from tests.canonical import first_difference
 from tests.conversion.runs import alone, converted, load, net, there_and_back
 
@@ -86,6 +88,29 @@ def test_what_save_model_wrote_becomes_a_torch_file_with_its_ties(tmp_path):
     assert state["head.weight"].data_ptr() == state["embed.weight"].data_ptr()
     net(1, tied=True).load_state_dict(state, strict=True)
     assert torch.equal(state["head.weight"], saved.head.weight)
+
+
+def test_a_format_is_no_tied_name(tmp_path):
+    """`{"format": "pt"}` names no tensor, not even where there is one called `pt`."""
+    safetensors.torch.save_file({"pt": torch.ones(2)}, tmp_path / "a.safetensors", metadata={"format": "pt"})
+    assert [*torch.load(converted(tmp_path / "a.safetensors", tmp_path / "a.pt"), weights_only=True)] == ["pt"]
+
+
+def test_recorded_ties_survive_surgery(tmp_path):
+    """Renamed and cast, a file of `save_model` has its ties under the new names: written, or recorded again."""
+    saved = net(tied=True)
+    safetensors.torch.save_model(saved, tmp_path / "theirs.safetensors")
+    asked = {"rename": ["^=net."], "dtype": "bf16"}
+    both = converted(tmp_path / "theirs.safetensors", tmp_path / "both.safetensors", duplicate_ties=True, **asked)
+    state = safetensors.torch.load_file(both)
+    assert sorted(state) == sorted(f"net.{name}" for name in saved.state_dict())
+    assert torch.equal(state["net.head.weight"], saved.head.weight.bfloat16())
+    once = converted(tmp_path / "theirs.safetensors", tmp_path / "once.safetensors", **asked)
+    with safetensors.safe_open(once, "pt") as file:
+        assert file.metadata()["net.head.weight"] == "net.embed.weight"
+    for target in (both, once):
+        again = torch.load(converted(target, tmp_path / f"{target.stem}.pt"), weights_only=True)
+        assert again["net.head.weight"].data_ptr() == again["net.embed.weight"].data_ptr()
 
 
 def test_ties_that_an_index_records_come_back(tmp_path):
@@ -175,6 +200,61 @@ def test_plain_on_the_way_to_safetensors(tmp_path):
     )
     result = torch.load(back, weights_only=True)
     assert {key: result[key] for key in PLAIN if key != "curve"} == {k: v for k, v in PLAIN.items() if k != "curve"}
+
+
+class Named(dict):
+    """A dict of a class of its own."""
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    """A dataclass without `__dict__`."""
+
+    width: int
+
+
+MADE_PLAIN = [
+    (np.str_("né"), "né"),
+    (np.bytes_(b"ab"), b"ab"),
+    (np.uint64(2**63 + 1), 2**63 + 1),
+    (np.complex64(1 - 2j), 1 - 2j),
+    (np.arange(3, dtype=">i4"), torch.arange(3, dtype=torch.int32)),
+    (np.arange(6.0)[::-2], torch.tensor([5.0, 3.0, 1.0], dtype=torch.float64)),
+    (np.array(2.5), torch.tensor(2.5, dtype=torch.float64)),
+    (types.SimpleNamespace(a=1, b=argparse.Namespace(c=[np.int64(3)])), {"a": 1, "b": {"c": [3]}}),
+    (Named(a=np.float32(0.5)), {"a": 0.5}),
+    (Slotted(3), {"width": 3}),
+    (collections.deque([1, 2], maxlen=3), [1, 2]),
+    (frozenset({1}), {1}),
+    ({np.int64(3): 1, pathlib.PurePosixPath("a/b"): 2}, {3: 1, "a/b": 2}),
+    (pathlib.PureWindowsPath("C:/a/b"), r"C:\a\b"),
+    ((np.float32(1.5), [np.int8(2)]), (1.5, [2])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "want"), MADE_PLAIN, ids=lambda value: type(value).__name__)
+def test_each_kind_of_object_made_plain(tmp_path, given, want):
+    """What a builtin or a tensor can say is said by one, of the same value."""
+    torch.save({"given": given}, tmp_path / "train.pt")
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(tmp_path / "train.pt", weights_only=True)
+    got = torch.load(converted(tmp_path / "train.pt", tmp_path / "plain.pt", plain=True), weights_only=True)["given"]
+    assert first_difference(want, got) is None
+
+
+def test_what_no_builtin_says_is_named(tmp_path):
+    """An object that stays keeps all that it holds as it was, and the report says that `weights_only` refuses it."""
+    generator = np.random.default_rng(3)
+    torch.save({"generator": generator, "steps": np.int64(3), "when": np.datetime64("2024-01-01")}, tmp_path / "a.pt")
+    report = ckpttool.convert(tmp_path / "a.pt", tmp_path / "b.pt", plain=True)
+    (note,) = report.document()["notes"]
+    assert "torch.load(weights_only=True) still refuses" in note
+    assert "__generator_ctor at generator" in note
+    assert "at when" in note
+    result = load(tmp_path / "b.pt")
+    assert type(result["steps"]) is int
+    assert result["generator"].random() == generator.random()
+    assert result["when"] == np.datetime64("2024-01-01")
 
 
 def test_objects_of_a_script_come_back_as_the_script_made_them(tmp_path):

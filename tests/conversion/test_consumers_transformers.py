@@ -101,10 +101,13 @@ def test_shards_of_save_pretrained(model, tmp_path):
 
 
 @pytest.mark.parametrize("to", ["safetensors", "torch"])
-def test_one_file_cut_into_shards(model, tmp_path, to):
+@pytest.mark.parametrize("of", ["", "pytorch_model.bin"])
+def test_one_file_cut_into_shards(model, tmp_path, to, of):
     """`--max-shard-size` makes a folder that `from_pretrained` reads, with the same names as Transformers gives."""
     source = single_bin(model, tmp_path / "one")
-    cut = converted(source, f"{tmp_path}/cut/", max_shard_size="4KB", to=to)
+    cut = converted(source / of, f"{tmp_path}/cut/", max_shard_size="4KB", to=to)
+    if of:
+        model.config.save_pretrained(cut)  # what lies beside a file stays there
     same_model(cut, model)
     if to == "safetensors":
         model.save_pretrained(tmp_path / "theirs", max_shard_size="4KB")
@@ -226,6 +229,15 @@ def test_the_trainer_resumes_from_what_came_back(run, tmp_path):
     before, after = (torch.load(folder / "training_args.bin", weights_only=False) for folder in (checkpoint, back))
     assert type(before) is type(after)
     assert before.to_dict() == after.to_dict()
+
+
+def test_the_trainer_resumes_from_shards(run, tmp_path):
+    """And from one whose weights were cut into shards, of either format."""
+    checkpoint, end = run
+    for to, pattern in (("safetensors", "model-0*.safetensors"), ("torch", "pytorch_model-0*.bin")):
+        cut = converted(checkpoint, f"{tmp_path}/{to}/checkpoint-2/", max_shard_size="4KB", to=to)
+        assert len(list(cut.glob(pattern))) > 1
+        assert first_difference(end, resumed(cut, tmp_path / to)) is None
 
 
 def test_the_trainer_finds_the_last_checkpoint(run, tmp_path):

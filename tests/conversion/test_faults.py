@@ -255,7 +255,7 @@ def test_metadata_format():
 
 def test_header_limit(monkeypatch):
     """A header that no reader takes is refused before anything is written, and shards are named as the way out."""
-    monkeypatch.setattr(safetensors_writer, "_LIMIT", 2000)
+    monkeypatch.setattr(safetensors_writer, "MOST_HEADER", 2000)
     root = {f"layers.{n}.weight": torch.ones(1) for n in range(50)}
     with pytest.raises(CkptError, match="--max-shard-size"):
         there(root)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ckpttool.conversion.outcome import Outcome
-from ckpttool.conversion.tally import Changed
+from ckpttool.conversion.tally import Changed, Harm
 
 
 def convert_document(outcome: Outcome) -> Mapping[str, object]:
@@ -31,11 +31,21 @@ def convert_document(outcome: Outcome) -> Mapping[str, object]:
         "trimmed_bytes": tally.trimmed_bytes,
         "renamed": _changes(tally.renamed),
         "cast": _changes(tally.cast),
-        "out_of_range": [{"name": c.what, "dtype": c.old, "what": c.new} for c in tally.harmed],
+        "out_of_range": [_harm(harm) for harm in tally.harmed],
         "plain": _changes(tally.plain),
         "set": _changes(tally.settings),
-        "opaque": [{"class": c.what, "count": c.old, "where": c.new} for c in tally.opaque],
+        "opaque": [{"class": c.what, "count": int(c.old.replace(",", "")), "where": c.new} for c in tally.opaque],
         "notes": list(tally.notes),
+    }
+
+
+def _harm(harm: Harm) -> dict[str, str | int]:
+    return {
+        "name": harm.name,
+        "dtype": harm.dtype,
+        "elements": harm.elements,
+        "overflowed": harm.overflowed,
+        "became_zero": harm.became_zero,
     }
 
 

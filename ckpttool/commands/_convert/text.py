@@ -6,7 +6,7 @@ from typing import TypeVar
 from ckpttool.blocks import Block, Cell, Column, Fields, Heading, Note, Style, Table, Text
 from ckpttool.commands._words import listed, plural, shortened, size
 from ckpttool.conversion.outcome import Outcome, WrittenFile
-from ckpttool.conversion.tally import Changed, Lost, Tally
+from ckpttool.conversion.tally import Changed, Harm, Lost, Tally
 
 _T = TypeVar("_T")
 
@@ -31,7 +31,7 @@ def _answer(outcome: Outcome) -> Cell:
     if outcome.dry_run:
         told, style = "would convert", "strong"
     elif outcome.incomplete:
-        told, style = "converted, but not all of it", "warn"
+        told, style = "converted, with losses", "warn"
     else:
         told = "converted and verified" if outcome.verified else "converted, not verified"
     return [Text(told, style), f": {_shortfall(outcome) or _extent(outcome)}"]
@@ -40,7 +40,7 @@ def _answer(outcome: Outcome) -> Cell:
 def _shortfall(outcome: Outcome) -> str:
     """What is missing from the result, or from what a dry run would write."""
     lost = [lost for lost in outcome.tally.lost if not lost.asked]
-    over = sum("overflowed" in harm.new for harm in outcome.tally.harmed)
+    over = sum(harm.overflowed > 0 for harm in outcome.tally.harmed)
     told = [f"{len(lost):,} left out"] if lost else []
     if over:
         told.append(f"{plural(over, 'tensor')} overflowed")
@@ -82,7 +82,7 @@ def _in_all(tally: Tally) -> Iterator[tuple[str, Cell]]:
     if kinds:
         yield "cast", listed([f"{plural(n, 'tensor')} {old} → {new}" for (old, new), n in kinds.items()])
     if tally.trimmed_bytes:
-        yield "trimmed", f"{size(tally.trimmed_bytes)} of storages, at which no tensor looks"
+        yield "trimmed", f"{size(tally.trimmed_bytes)} that no tensor looks at"
 
 
 def _files(files: Sequence[WrittenFile]) -> Table:
@@ -100,9 +100,9 @@ def _files(files: Sequence[WrittenFile]) -> Table:
 def _warnings(tally: Tally) -> Iterator[Block]:
     missing = [lost for lost in tally.lost if not lost.asked]
     yield from _several("not in the result", missing, _lost, "warn")
-    over = [harm for harm in tally.harmed if "overflowed" in harm.new]
+    over = [harm for harm in tally.harmed if harm.overflowed]
     yield from _several("overflowed", over, _harm, "bad")
-    under = [harm for harm in tally.harmed if "overflowed" not in harm.new]
+    under = [harm for harm in tally.harmed if not harm.overflowed]
     yield from _several("became zero", under, _harm, "warn")
 
 
@@ -122,8 +122,10 @@ def _lost(lost: Lost) -> str:
     return f"{shortened(lost.what)}: {lost.kind} ({lost.why})"
 
 
-def _harm(harm: Changed) -> str:
-    return f"{shortened(harm.what)}: {harm.new} as {harm.old}"
+def _harm(harm: Harm) -> str:
+    over = [f"{harm.overflowed:,} too large for {harm.dtype}"] if harm.overflowed else []
+    under = [f"{harm.became_zero:,} became zero"] if harm.became_zero else []
+    return f"{shortened(harm.name)}: of {plural(harm.elements, 'element')} {', '.join([*over, *under])}"
 
 
 def _opaque(kept: Changed) -> str:

@@ -9,6 +9,7 @@ from ckpttool.blocks import Progress
 from ckpttool.commands._diff.diffed import Shown, Side
 from ckpttool.commands._diff.opened_sides import lacking, opened_side, require_one_each, unchanged
 from ckpttool.commands._diff.report import DiffReport
+from ckpttool.commands._diff.suggested import suggested_maps
 from ckpttool.commands._diff.undamaged import require_undamaged
 from ckpttool.commands._diff.unused import unused_maps
 from ckpttool.commands._nearest import nearest
@@ -98,7 +99,10 @@ def report(left: str, right: str, wanted: Choices, shown: Shown, progress: Progr
             one_path = os.path.realpath(left) == os.path.realpath(right)
             return DiffReport(
                 left=_told(mine), right=_told(other), parts=parts, choices=wanted, shown=shown, one_path=one_path,
-                notes=(*unused_maps(mine, other, wanted), *lacking("left", mine), *lacking("right", other)),
+                notes=(
+                    *unused_maps(mine, other, wanted), *suggested_maps(parts, wanted),
+                    *lacking("left", mine), *lacking("right", other),
+                ),
             )  # fmt: skip
     except UsageError:
         require_one_each(left, right, wanted.limits)

@@ -45,10 +45,12 @@ def _answer(report: Diffed) -> Cell:
     verdict = report.verdict
     cropped = sum(part.cropped for part in report.parts)
     where = f"; {plural(cropped, 'tensor')} of other shapes compared where they overlap" if cropped else ""
+    if verdict is Sameness.OVERLAP:  # says it
+        where = ""
     told = list(_where(report))
     if not report.different:
         alike = Text(str(verdict), "good")
-        aside = " (both sides are one file)" if report.one_path else ""
+        aside = " (both sides are one path)" if report.one_path else ""
         return [alike, f": {'; '.join(told)}" if told else aside, where]
     same = verdict is Sameness.SAME_VALUES
     head = Text("same values, not the same bits: ", "warn") if same else Text("different: ", "bad")
@@ -142,13 +144,22 @@ def _part(part: PartComparison, choices: Choices, shown: Shown) -> Iterator[Bloc
 
 
 def _counts(part: PartComparison) -> Cell:
-    """`7 tensors: 6 different, 1 identical; 2 of 12 fields differ`."""
-    counts = Counter(row.compared.sameness for row in part.tensors)
-    told = [f"{n:,} {kind}" for kind in Sameness if (n := counts[kind])]
-    words = [f"{plural(len(part.tensors), 'tensor')}: {', '.join(told)}"] if told else []
-    if part.fields and (part.changes or not told):
+    """`7 tensors: 1 identical, 6 different; 12 fields: 10 identical, 2 different`."""
+    words = []
+    if part.tensors:
+        words.append(_split(len(part.tensors), "tensor", [row.compared.sameness for row in part.tensors]))
+    if part.changes and part.role is not Role.OTHER:
+        words.append(_split(part.fields, "field", [change.sameness for change in part.changes]))
+    elif part.fields and not part.tensors:
         words.append(plural(part.fields, _field(part)))
     return "; ".join(words)
+
+
+def _split(total: int, noun: str, found: list[Sameness]) -> str:
+    """How many of so many are how alike; those that are not told of are identical."""
+    counts = Counter(found)
+    counts[Sameness.IDENTICAL] += total - len(found)
+    return f"{plural(total, noun)}: {', '.join(f'{n:,} {kind}' for kind in Sameness if (n := counts[kind]))}"
 
 
 def _only(part: PartComparison, shown: Shown) -> Iterator[Block]:

@@ -1,0 +1,1 @@
+"""What `ckpt validate` and `ckpt rules` are made of."""

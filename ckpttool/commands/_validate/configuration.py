@@ -1,0 +1,74 @@
+"""Defaults of a project: `[tool.ckpt]` of pyproject.toml, or ckpt.toml, in the current folder or above it."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ckpttool.errors import UsageError
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "rules": list, "skip_rules": list, "strict": bool, "fail_on": str, "values": bool,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What a project says; empty where it says nothing."""
+
+    rules: tuple[str, ...] = ()
+    skip_rules: tuple[str, ...] = ()
+    strict: bool = False
+    fail_on: str = ""
+    values: bool | None = None
+
+
+def read_configuration(start: Path | None = None) -> Configuration:
+    """The configuration that is nearest above a folder; ckpt.toml goes before pyproject.toml.
+
+    Args:
+        start: the folder; None for the current one.
+
+    Raises:
+        UsageError: a file is no TOML, or says something that there is not.
+    """
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        for name in ("ckpt.toml", "pyproject.toml"):
+            path = folder / name
+            table = _table(path) if path.is_file() else None
+            if table is not None:
+                return _configuration(table, path)
+    return Configuration()
+
+
+def _table(path: Path) -> dict[str, Any] | None:
+    """Our table of a file; None where it has none."""
+    try:
+        with path.open("rb") as file:
+            top = tomllib.load(file)
+    except (OSError, ValueError) as error:
+        if path.name == "pyproject.toml":  # that of somebody else is not ours to judge
+            return None
+        raise UsageError(f"it is no TOML: {error}", where=str(path)) from error
+    if path.name == "ckpt.toml":
+        return top
+    tool = top.get("tool")
+    found = tool.get("ckpt") if isinstance(tool, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _configuration(table: dict[str, Any], path: Path) -> Configuration:
+    told: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name not in _TYPES:
+            raise UsageError(f"{key!r} is no setting", where=str(path), hint=f"the settings are {', '.join(_TYPES)}")
+        if not isinstance(value, _TYPES[name]) or (isinstance(value, list) and not all(map(_is_text, value))):
+            raise UsageError(f"{key!r} is {value!r}, which is of another type", where=str(path))
+        told[name] = tuple(value) if isinstance(value, list) else value
+    return Configuration(**told)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -1,0 +1,40 @@
+"""One checkpoint, judged: what was found, what could not be looked at, and how its counters stand."""
+
+from dataclasses import dataclass
+
+from ckpttool.blocks import Finding, Severity
+from ckpttool.rules import CounterRow
+from ckpttool.validation.judging import Judgement, Verdict
+
+_ORDER = {severity: n for n, severity in enumerate(Severity)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A checkpoint and the judgement of it; its files are closed."""
+
+    path: str
+    layout: str
+    judgement: Judgement
+    counters: tuple[CounterRow, ...] = ()
+    step: int | float | None = None  # in a run
+    read_bytes: int = 0  # of values; 0 where they were not read
+
+    def fails(self, threshold: Severity) -> bool:
+        """Whether a finding is at or above the threshold."""
+        return any(_ORDER[f.severity] <= _ORDER[threshold] for f in self.judgement.findings)
+
+    def exit_code(self, threshold: Severity) -> int:
+        """0 resumable, 1 findings, 2 not judged."""
+        if self.fails(threshold):
+            return 1
+        return 2 if self.judgement.verdict is Verdict.NOT_JUDGED else 0
+
+    def count(self, severity: Severity) -> int:
+        """How many findings of a severity there are."""
+        return sum(f.severity is severity for f in self.judgement.findings)
+
+
+def worst_first(findings: list[Finding]) -> list[Finding]:
+    """Findings by severity, else as they come."""
+    return sorted(findings, key=lambda f: _ORDER[f.severity])
