@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from ckpttool.commands.convert import convert
     from ckpttool.commands.diff import diff
     from ckpttool.commands.inspect import inspect
+    from ckpttool.commands.validate import validate
     from ckpttool.opening import open_checkpoint
 
 __version__ = "0.1.0"
-__all__ = ["CkptError", "__version__", "convert", "diff", "inspect", "open_checkpoint"]
+__all__ = ["CkptError", "__version__", "convert", "diff", "inspect", "open_checkpoint", "validate"]
 
 _HOMES = {
     "convert": "ckpttool.commands.convert",
     "diff": "ckpttool.commands.diff",
     "inspect": "ckpttool.commands.inspect",
     "open_checkpoint": "ckpttool.opening",
+    "validate": "ckpttool.commands.validate",
 }
 
 

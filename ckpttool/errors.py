@@ -33,6 +33,10 @@ class CkptError(Exception):
             self.where = where
         return self
 
+    def told(self) -> dict[str, str]:
+        """The error as a member of a document."""
+        return {"code": self.code, "message": self.message, "where": self.where, "hint": self.hint}
+
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         step = f" ({self.hint})" if self.hint else ""

@@ -93,6 +93,12 @@ Sort = Annotated[
 Format = Annotated[
     str | None, typer.Option("--format", metavar="text|json", help="for people or for programs", rich_help_panel=OUTPUT)
 ]
+AnyFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="FORMAT", help="text, json, or for CI github, junit or sarif", rich_help_panel=OUTPUT
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="short for --format json", rich_help_panel=OUTPUT)]
 
 RaisedLimits = Annotated[

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from ckpttool.blocks import Finding
+from ckpttool.errors import CkptError
 from ckpttool.facts import ScriptFacts
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, Contents, Role, Run
@@ -95,6 +96,8 @@ class Scan:
     ] = ()  # storages with the CRC-32 of their bytes, which is not the recorded
     unsummed: int = 0  # storages without a recorded checksum
     figures: bool = True  # False: only checksums were looked at, so `tensors` is empty
+    unread: tuple[tuple[str, CkptError], ...] = ()  # places whose bytes could not be read, and why
+    read_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

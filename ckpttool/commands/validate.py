@@ -27,7 +27,7 @@ def validate(  # noqa: PLR0913  # one parameter for each option of the command
     limit: params.RaisedLimits = None,
     progress: Progress | None = None,
 ) -> "ValidateReport":
-    """Say whether a checkpoint is whole and would resume, without running anything in it.
+    """Say whether a checkpoint is whole and would resume, running nothing in it.
 
     Most resumes that go wrong say nothing: counters, learning rates, moments, loss scale or RNG are lost without a
     word. Each check is a rule; `ckpt rules` lists them. Of a run folder every checkpoint is checked, and the newest

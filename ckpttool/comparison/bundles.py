@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from ckpttool.comparison.kinds import kind
-from ckpttool.comparison.places import NOWHERE, value_of
+from ckpttool.comparison.places import NOWHERE, is_told, value_of
 from ckpttool.layouts import key_text
 from ckpttool.model import At, Checkpoint, CustomObject, DataPosition, LossScale, SchedulerState
 from ckpttool.sources import BytesSource
@@ -30,6 +30,7 @@ class Bundle:
     whole: bool = False  # all that the one file of the checkpoint holds
 
 
+Table: TypeAlias = SchedulerState | DataPosition | CustomObject
 Sides: TypeAlias = tuple[list[Bundle], list[Bundle]]  # at most one each
 
 
@@ -43,7 +44,7 @@ class Entry(NamedTuple):
     detail: str = ""
 
 
-def bundle(part: SchedulerState | DataPosition | CustomObject) -> Bundle:
+def bundle(part: Table) -> Bundle:
     """A part that is a table by itself."""
     fields: Mapping[str, Value] = {"": part.value} if isinstance(part, CustomObject) else part.fields
     return Bundle(part.name, fields, json=is_json(part.at), whole=part.at == At(""))
@@ -73,29 +74,24 @@ def generators(left: Checkpoint, right: Checkpoint) -> Sides:
     def entries(side: Checkpoint) -> Iterator[Entry]:
         for state in side.rng:
             rank = f"rank {state.rank} " if ranked and state.rank is not None else ""
-            yield Entry(
-                state.at, rank + state.generator, _key(state.at), state.value, state.detail or kind(state.value)
-            )
+            word = rank + state.generator
+            yield Entry(state.at, word, _key(state.at), state.value, state.detail or kind(state.value))
 
     return _sides(left, right, [*entries(left)], [*entries(right)], detailed=True)
 
 
 def counters(left: Checkpoint, right: Checkpoint) -> Sides:
-    """How far each side came; what another part tells too, in both, is left to that part."""
+    """How far each side came; what another part tells too, in both, is left to that part.
+
+    So is what lies beside generators in a file that the other folder does not have.
+    """
 
     def entries(side: Checkpoint, other: Checkpoint) -> list[Entry]:
-        found = [c for c in side.counters if not _is_told(c.at, side, other)]
+        gone = _missing(side, other).keys() & {state.at.file for state in side.rng if other.counters}
+        found = [c for c in side.counters if c.at.file not in gone and not is_told(c.at, side, other)]
         return [Entry(c.at, c.name, c.key, c.value) for c in found]
 
     return _sides(left, right, entries(left, right), entries(right, left))
-
-
-def _is_told(at: At, side: Checkpoint, other: Checkpoint) -> bool:
-    """Whether a counter lies in a part that is compared by itself, on both sides or with a trainer's own."""
-    holders = (*side.data, *side.custom, *side.schedulers)
-    theirs = {part.at for part in (*other.data, *other.custom, *other.schedulers)}
-    around = [h.at for h in holders if h.at.file == at.file and at.path[: len(h.at.path)] == h.at.path and h.at != at]
-    return any(side.layout == other.layout or place in theirs for place in around if place.path)
 
 
 def config(left: Checkpoint, right: Checkpoint) -> Sides:
@@ -104,7 +100,8 @@ def config(left: Checkpoint, right: Checkpoint) -> Sides:
 
     def entries(side: Checkpoint) -> Iterator[Entry]:
         for key, value in ({**side.about, **side.config} if about else side.config).items():
-            yield Entry(At(side.config_files.get(key, ""), ("config", key)), key, key, value)
+            file = side.config_files.get(key, "")
+            yield Entry(At(file, (key.removeprefix(f"{file}."),)), key, key, value)  # a second one of a key has both
 
     mine, other = _sides(left, right, [*entries(left)], [*entries(right)], same_key=True)
     return _classed(mine, left), _classed(other, right)
@@ -149,7 +146,7 @@ def _sides(  # noqa: PLR0913  # two sides with their entries
 
     Args:
         detailed: the fields are shown by their details.
-        same_key: a field without its like of the same key has none.
+        same_key: a field without its like of the same key has none, whatever its word.
     """
     partner = _partners(mine, other, same_key=same_key)
     mine_only = [n for n in range(len(mine)) if n not in partner]
@@ -176,12 +173,24 @@ def _partners(mine: list[Entry], other: list[Entry], *, same_key: bool) -> dict[
     """The entry of the other side that each entry is; in the order of the entries."""
     ways: list[Callable[[Entry], Hashable]] = [lambda e: e.at, lambda e: (e.word, e.key), lambda e: e.word]
     found: dict[int, int] = {}
-    for way in ways[1:2] if same_key else ways:
+    for way in ways[:2] if same_key else ways:
         rest = [n for n in range(len(mine)) if n not in found]
         taken = set(found.values())
         theirs = _only(other, [n for n in range(len(other)) if n not in taken], way)
         found.update({n: theirs[told] for told, n in _only(mine, rest, way).items() if told in theirs})
+    found.update(_in_order(mine, other, found))
     return dict(sorted(found.items()))
+
+
+def _in_order(mine: list[Entry], other: list[Entry], found: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Pairs of the rest that share word and key, as the files of several ranks do: the first with the first."""
+    taken = set(found.values())
+    waiting: dict[Hashable, list[int]] = {}
+    for n in reversed(range(len(other))):
+        if n not in taken:
+            waiting.setdefault(other[n][1:3], []).append(n)
+    rest = (n for n in range(len(mine)) if n not in found)
+    return [(n, waiting[mine[n][1:3]].pop()) for n in rest if waiting.get(mine[n][1:3])]
 
 
 def _only(entries: list[Entry], numbers: list[int], way: Callable[[Entry], Hashable]) -> dict[Hashable, int]:

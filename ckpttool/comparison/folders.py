@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckpttool.comparison.fields import FieldChange
 from ckpttool.comparison.measuring import Measuring
 from ckpttool.comparison.runs import Run, first_unlike
 from ckpttool.comparison.sides import Side, of_side
 from ckpttool.comparison.trees import ABSENT
-from ckpttool.errors import CkptError
+from ckpttool.errors import CkptError, DamagedFile
 from ckpttool.model import Checkpoint
 from ckpttool.sources import ByteSpan, BytesSource, FileSource, Folder
 from ckpttool.values import BytesRef, Value
@@ -91,15 +91,17 @@ def _compared(name: str, left: OtherFiles, right: OtherFiles, measuring: Measuri
         place = first_unlike(*runs)
         if place is None and mine.size == other.size:
             return
-        trees = _json("left", mine), _json("right", other)
-        if ABSENT not in trees:
-            yield from measuring.values(*trees, (name,))
+        left_tree, right_tree = _json("left", mine), _json("right", other)
+        _require_whole(name, left_tree, right_tree)
+        if ABSENT not in (left_tree, right_tree) and not isinstance(left_tree, _Broken):
+            yield from measuring.values(left_tree, right_tree, (name,))
             return
     finally:
         mine.release()
         other.release()
     sizes = "" if mine.size == other.size else f"{mine.size:,} bytes against {other.size:,}"
-    note = ", ".join(filter(None, (sizes, "" if place is None else f"first at byte {place:,}")))
+    broken = "no JSON on either side" if isinstance(left_tree, _Broken) and isinstance(right_tree, _Broken) else ""
+    note = ", ".join(filter(None, (sizes, "" if place is None else f"first at byte {place:,}", broken)))
     yield FieldChange((name,), BytesRef(mine, 0, mine.size), BytesRef(other, 0, other.size), note=note)
 
 
@@ -110,13 +112,35 @@ def _opened(side: Side, files: OtherFiles, name: str) -> FileSource:
         raise of_side(side, error) from error
 
 
+class _Broken(NamedTuple):
+    """A file that is called JSON and is none."""
+
+    why: str
+
+
+def _require_whole(name: str, left: Any, right: Any) -> None:
+    """Refuse a JSON file that was cut on one side; where neither side is JSON, it is something else by that name.
+
+    Raises:
+        DamagedFile: one side is JSON and the other is none; the message says which.
+    """
+    sides: tuple[tuple[Side, Any, Any], ...] = (("left", left, right), ("right", right, left))
+    for side, tree, other in sides:
+        if isinstance(tree, _Broken) and other is not ABSENT and not isinstance(other, _Broken):
+            raise DamagedFile(
+                f"the {side} side is not whole: it is no JSON: {tree.why}", where=name, hint="the copy was cut short"
+            )
+
+
 def _json(side: Side, source: FileSource) -> Any:
-    """What a JSON file says; ABSENT for any other file, a large one, and one that is damaged."""
+    """What a JSON file says, or why it is none; ABSENT for any other file, and one that is large or very deep."""
     if not source.name.endswith(".json") or source.size > _MOST_JSON:
         return ABSENT
     try:
         return json.loads(source.read(ByteSpan(0, source.size)))
     except CkptError as error:
         raise of_side(side, error) from error
-    except (ValueError, RecursionError):
+    except RecursionError:
         return ABSENT
+    except ValueError as error:
+        return _Broken(str(error))

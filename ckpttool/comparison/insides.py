@@ -34,7 +34,7 @@ def _inside(value: Any, other: Any, *, loose: bool) -> Iterator[tuple[Hashable, 
             if value.requires_grad != other.requires_grad:
                 yield "requires_grad", Attribute("requires_grad"), value.requires_grad
             yield from _state(value.attributes)
-        case Opaque():
+        case _:  # an Opaque
             yield from _object(value, loose=loose)
 
 

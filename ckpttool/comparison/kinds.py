@@ -1,10 +1,12 @@
 """What a value is beside what it holds: a list or a tuple, an int or a float, a `bytes` or a `bytearray`."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from ckpttool.values import BytesRef, GlobalRef, NumpyScalar, Opaque, Record, StorageRef, TensorRef
 
+_MANGLED = re.compile(r"\.___torch_mangle_\d+")
 SIZE = GlobalRef("torch", "Size")
 _NUMBERS = ("int", "float")
 # Bytes that the pickle of each holds in place of fields (Modules/_datetimemodule.c, `__reduce__`).
@@ -29,7 +31,7 @@ def kind(value: Any) -> str:
         case Record():
             return value.cls.name
         case Opaque():
-            return value.name
+            return unmangled(value.name)
     return type(value).__name__
 
 
@@ -38,6 +40,14 @@ def class_of(tensor: TensorRef) -> str:
     if tensor.cls is None or tensor.cls.module.partition(".")[0] == "torch":
         return "Parameter" if tensor.parameter else "Tensor" if tensor.cls is None else tensor.cls.name
     return str(tensor.cls)
+
+
+def unmangled(name: str) -> str:
+    """A class of a TorchScript program without the number that the process gave it when it was compiled.
+
+    Source: torch/csrc/jit/frontend/name_mangler.cpp
+    """
+    return _MANGLED.sub("", name) if name.startswith("__torch__.") else name
 
 
 def same_kind(left: Any, right: Any, *, loose: bool = False) -> bool:

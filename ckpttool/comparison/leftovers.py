@@ -30,7 +30,8 @@ def leftovers(side: Checkpoint, other: Checkpoint) -> Iterator[CustomObject]:
     for file, contents in side.contents.items():
         if parts := _branches(said_paths(side, file)):
             theirs = _branches(said_paths(other, file))
-            yield from _left_over(file, _Place(contents.root, parts, ()), theirs)
+            found = _left_over(file, _Place(contents.root, parts, ()), theirs)
+            yield from (held for held in found if not _is_counted(held, side))
 
 
 def _branches(paths: Iterator[KeyPath]) -> Branches | None:
@@ -93,6 +94,15 @@ def _name(path: KeyPath) -> str:
         named = isinstance(step, str | Attribute)
         text += (f".{word}" if text else word) if named else f"[{word}]"
     return text
+
+
+def _is_counted(held: CustomObject, side: Checkpoint) -> bool:
+    """Whether it is a counter that another rank's file has too, which is told once."""
+    return any(
+        counter.at.path == held.at.path and type(counter.value) is type(held.value) and counter.value == held.value
+        for counter in side.counters
+        if isinstance(held.value, int | float)
+    )
 
 
 def _is_nothing(value: Value) -> bool:

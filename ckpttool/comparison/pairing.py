@@ -1,10 +1,10 @@
 """Which part of one checkpoint is held against which of the other: by role, then by name, then in order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ckpttool.comparison.bundles import Bundle, bundle, config, counters, generators, numbered, scale_bundles
+from ckpttool.comparison.bundles import Bundle, Table, bundle, config, counters, generators, numbered, scale_bundles
 from ckpttool.comparison.folders import other_files
 from ckpttool.comparison.leftovers import leftovers
 from ckpttool.comparison.nesting import as_one
@@ -31,19 +31,21 @@ def pairings(left: Checkpoint, right: Checkpoint, *, literal: bool = False) -> I
     left, right = settled(left, right)
     yield from _weights(left, right, literal=literal)
     yield from _several(Role.OPTIMIZER, left.optimizers, right.optimizers)
-    yield from map(_in_fields, _several(Role.SCALER, left.scalers, right.scalers))
-    for role, mine, other in (
-        (Role.SCHEDULER, left.schedulers, right.schedulers),
-        (Role.DATA, left.data, right.data),
-        (Role.CUSTOM, (*left.custom, *leftovers(left, right)), (*right.custom, *leftovers(right, left))),
-    ):
-        yield from _several(role, [*map(bundle, mine)], [*map(bundle, other)])
+    yield from _in_fields(Role.SCHEDULER, left.schedulers, right.schedulers)
+    yield from map(_scales, _several(Role.SCALER, left.scalers, right.scalers))
+    yield from _in_fields(Role.DATA, left.data, right.data)
+    beside = leftovers(left, right), leftovers(right, left)
+    yield from _in_fields(Role.CUSTOM, (*left.custom, *beside[0]), (*right.custom, *beside[1]))
     for role, tables in ((Role.RNG, generators), (Role.PROGRESS, counters), (Role.CONFIG, config)):
         yield from _several(role, *tables(left, right))
     yield from _several(Role.OTHER, *other_files(left, right))
 
 
-def _in_fields(pairing: Pairing) -> Pairing:
+def _in_fields(role: Role, mine: Iterable[Table], other: Iterable[Table]) -> Iterator[Pairing]:
+    return _several(role, [*map(bundle, mine)], [*map(bundle, other)])
+
+
+def _scales(pairing: Pairing) -> Pairing:
     """Two loss scales as the fields that both say."""
     if pairing.left is None or pairing.right is None:
         return pairing

@@ -82,3 +82,14 @@ def _of_fields(part: _Mixed, value: Any) -> Iterator[KeyPath]:
 def _is_all(part: _Mixed, entries: dict[Any, Value]) -> bool:
     """Whether the fields of a part are all that its dict holds."""
     return not isinstance(part, OptimizerState) and part.name not in entries and len(part.fields) >= len(entries)
+
+
+def is_told(at: At, side: Checkpoint, other: Checkpoint) -> bool:
+    """Whether a counter lies in a part that is compared by itself: on both sides, or where one trainer wrote both."""
+    around = [place for place in _tables(side) if place.file == at.file and is_below(at.path, place.path)]
+    theirs = set(_tables(other))
+    return any(side.layout == other.layout or place in theirs for place in around if place.path and place != at)
+
+
+def _tables(side: Checkpoint) -> list[At]:
+    return [at for at, role in side.roles() if role in (Role.DATA, Role.CUSTOM, Role.SCHEDULER)]

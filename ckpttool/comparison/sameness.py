@@ -2,6 +2,7 @@
 
 import enum
 import math
+import operator
 import struct
 from typing import Any
 
@@ -60,12 +61,18 @@ def long_sameness(left: Any, right: Any, tolerance: Tolerance, *, loose: bool = 
     """Compare two long lists of plain values, and say where they differ."""
     if len(left) != len(right):
         return Sameness.DIFFERENT, f"{len(left):,} items against {len(right):,}"
-    found = [sameness_of(x, y, tolerance, loose=loose) for x, y in zip(left, right, strict=True)]
-    worst = max(found, key=lambda s: s.rank)
-    unlike = [n for n, same in enumerate(found) if same is not Sameness.IDENTICAL]
+    if left == right and all(map(operator.is_, map(type, left), map(type, right))) and float not in map(type, left):
+        return Sameness.IDENTICAL, ""  # a tenth of the time; of floats 0.0 equals -0.0
+    worst, unlike, first = Sameness.IDENTICAL, 0, 0
+    for n, (x, y) in enumerate(zip(left, right, strict=True)):  # a list for all of them would be as large as the two
+        found = sameness_of(x, y, tolerance, loose=loose)
+        if found is not Sameness.IDENTICAL:
+            first = n if not unlike else first
+            unlike += 1
+            worst = found if found.rank > worst.rank else worst
     if not same_kind(left, right, loose=loose):
         worst = max(worst, Sameness.SAME_VALUES, key=lambda s: s.rank)
-    return worst, f"{len(unlike):,} of {len(left):,} items differ, first [{unlike[0]}]" if unlike else ""
+    return worst, f"{unlike:,} of {len(left):,} items differ, first [{first}]" if unlike else ""
 
 
 def run_of(value: Any) -> Run | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ckpttool.comparison.places import NOWHERE, is_below, paths_of, value_at, value_of
+from ckpttool.comparison.places import NOWHERE, is_below, is_told, paths_of, value_at, value_of
 from ckpttool.layouts import Recast, recast, recast_arguments
 from ckpttool.model import At, Checkpoint, CustomObject, Role, Weights
 from ckpttool.values import KeyPath, TensorRef, Value
@@ -59,8 +59,9 @@ class _Settling:
         return found
 
     def _lacks(self, kind: str, part: Recast) -> bool:
-        fewer = kind not in _COUNTED or len(self._parts[kind]) < len(getattr(self._like, kind))
-        return fewer and part.at not in self._places
+        if part.at in self._places or (kind == "counters" and is_told(part.at, self._like, self._side)):
+            return False
+        return kind not in _COUNTED or len(self._parts[kind]) < len(getattr(self._like, kind))
 
     def _take(self, kind: str, part: Recast) -> None:
         found = self._found(part.at) or (self._of_name(getattr(part, "name", "")) if kind in _COUNTED else None)
@@ -133,6 +134,15 @@ class _Settling:
             elif held.at.file not in self._side.contents:  # else what else it holds is a leftover
                 kept.append(replace(held, value=_without(held.value, found.at.path[len(held.at.path) :])))
         self._custom = kept
+        self._parts["weights"] = [_less(weights, found.at) for weights in self._parts["weights"]]
+
+
+def _less(weights: Weights, at: At) -> Weights:
+    """A state_dict without the entry at a place, which was none of its tensors that are None."""
+    name = next((n for n in weights.extra if at == At(weights.at.file, (*weights.at.path, n))), None)
+    if name is None:
+        return weights
+    return replace(weights, extra={n: value for n, value in weights.extra.items() if n != name})
 
 
 def _is_entry(held: CustomObject, at: At) -> bool:

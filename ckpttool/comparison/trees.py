@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from ckpttool.comparison.insides import insides
 from ckpttool.comparison.keys import matched
-from ckpttool.comparison.kinds import moment_of, same_kind, sequence_of
+from ckpttool.comparison.kinds import moment_of, same_kind, sequence_of, unmangled
 from ckpttool.errors import LimitExceeded
 from ckpttool.limits import Limits
 from ckpttool.values import (
@@ -152,8 +152,9 @@ def alike(a: Any, b: Any) -> bool:
 
 def _one_class(a: Any, b: Any) -> bool:
     """Whether two classes are the same as far as the file names them; one made by a call is compared as a child."""
-    named = isinstance(a, GlobalRef), isinstance(b, GlobalRef)
-    return a == b if all(named) else not any(named)
+    if isinstance(a, GlobalRef) and isinstance(b, GlobalRef):
+        return a == b or unmangled(str(a)) == unmangled(str(b))
+    return not isinstance(a, GlobalRef) and not isinstance(b, GlobalRef)
 
 
 def _in_order(where: Step | None, a: Sequence[Any], b: Sequence[Any]) -> Iterator[Pair]:

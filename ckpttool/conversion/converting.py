@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ckpttool import containers
 from ckpttool.blocks import Progress
-from ckpttool.conversion import settings, surgery
+from ckpttool.conversion import places, settings
 from ckpttool.conversion.folder_jobs import folder_job
 from ckpttool.conversion.options import Options
 from ckpttool.conversion.originals import Job
@@ -89,7 +89,7 @@ def as_it_was(checkpoint: Checkpoint, limits: Limits, tally: Tally) -> Checkpoin
     weights = list(checkpoint.weights)
     for n, old in enumerate(weights):
         if old.at.file in restored:
-            weights[n] = surgery.found_again(old, contents[old.at.file], limits)
+            weights[n] = places.found_again(old, contents[old.at.file], limits)
     checkpoint.weights = tuple(weights)
     return checkpoint
 

@@ -21,6 +21,7 @@ from ckpttool.conversion.targets import Format, target_of
 from ckpttool.errors import NotACheckpoint, UnsupportedFormat, UsageError
 from ckpttool.layouts import may_hold
 from ckpttool.model import Checkpoint, Contents, Role
+from ckpttool.opening.converted import OriginalNames
 from ckpttool.sources import Folder
 from ckpttool.structures import MAIN, WHOLE, Document, Part
 
@@ -81,6 +82,7 @@ class _FolderJob:
                 hint="say --everything for the files beside the weights, or --to torch",
             )
         self._copy_rest()
+        self._require_names()
         self._job.storages = [s for c in self._checkpoint.contents.values() for s in c.storages]
         return self._job
 
@@ -121,15 +123,18 @@ class _FolderJob:
 
     def _weights(self, file: WeightFile) -> Product:
         options, whole = self._options, file.name.removesuffix(INDEX)
-        original = original_of(whole, file.contents, file.contents.root, options, self._tally)
+        known = file.contents.facts.get("original")
+        before = str(known) if isinstance(known, str) and known and "/" not in known else ""
+        original = original_of(before or whole, file.contents, file.contents.root, options, self._tally)
         shards = self._shards(file)
         if self._format == "safetensors":
             name = safe_name(whole)
+            if name in self._planned():  # of `extra.pt` and `extra.bin` one keeps its ending
+                name = f"{whole}.safetensors"
             return safetensors_file(name, original, WHOLE, options, self._tally, shards=shards)
         if shards or options.max_shard_bytes:
             return torch_shards(torch_name(whole), original, options, self._tally, shards=shards)
-        known = file.contents.facts.get("original")
-        name = str(known) if isinstance(known, str) and known and "/" not in known else torch_name(whole)
+        name = before if before and not before.endswith(".safetensors") else torch_name(whole)
         name = f"{whole.rpartition('/')[0]}/{name}" if "/" in whole and "/" not in name else name
         return torch_file(name, original, options, self._tally)
 
@@ -147,10 +152,10 @@ class _FolderJob:
         documents: dict[str, list[str]] = {}
         for name, contents in self._rest():
             format_ = format_of(contents)
-            wanted = self._options.everything or (contents.container == STRUCTURE and self._format == "torch")
-            if wanted and format_ == "torch" and self._format == "safetensors":
+            wanted, apart = self._options.everything, contents.container == STRUCTURE
+            if self._format == "safetensors" and (apart or (wanted and format_ == "torch")):
                 product, documents[name] = self._document(name, contents, documents)
-            elif (wanted and contents.container == STRUCTURE and self._format == "torch") or name in self._changed:
+            elif (apart and self._format == "torch") or name in self._changed:
                 original = original_of(name, contents, contents.root, self._options, self._tally)
                 product = torch_file(name, original, self._options, self._tally)
             else:
@@ -168,20 +173,27 @@ class _FolderJob:
         """Files that are not weights and can be read, opened by the layout or not."""
         opened: Mapping[str, Contents] = self._checkpoint.contents
         yield from ((name, c) for name, c in opened.items() if name not in self._done)
-        for name in self._folder.entries() if self._options.everything else ():
-            if name not in opened and name not in self._done and may_hold(name):
+        apart = self._folder.taken_apart if isinstance(self._folder, OriginalNames) else frozenset()
+        for name in self._folder.entries():
+            wanted = name in apart or (self._options.everything and may_hold(name))
+            if wanted and name not in opened and name not in self._done:
                 try:
-                    contents = containers.read(self._folder.open(name), self._options.limits)
+                    contents = self._opened(name)
                 except (NotACheckpoint, UnsupportedFormat) as error:
                     self._tally.notes.append(f"{name} stays as it is: {error.message}")
                     continue
                 self._checkpoint.contents = {**self._checkpoint.contents, name: contents}
                 yield name, contents
 
+    def _opened(self, name: str) -> Contents:
+        if isinstance(self._folder, OriginalNames) and name in self._folder.taken_apart:
+            return self._folder.put_together(name, self._options.limits)
+        return containers.read(self._folder.open(name), self._options.limits)
+
     def _document(self, name: str, contents: Contents, documents: Mapping[str, list[str]]) -> tuple[Product, list[str]]:
         """One pickle as a document and a safetensors file that are called as it was."""
         stem = stem_of(name)[0]
-        taken = {*self._folder.entries(), *(n for names in documents.values() for n in names)}
+        taken = {*self._folder.entries(), *self._planned(), *(n for names in documents.values() for n in names)}
         if f"{stem}.json" in taken or f"{stem}.safetensors" in taken or f"{stem}.json" == MAIN:
             stem = name
         document = f"{stem}.json"
@@ -189,6 +201,27 @@ class _FolderJob:
         parts = (Part(document=document, tensors=f"{stem.rpartition('/')[2]}.safetensors"),)
         product = structured(original, parts, self._options, self._tally, document=document)
         return product, [document, *(f.name for f in product.files if f.name != document)]
+
+    def _planned(self) -> list[str]:
+        """The names of the files that will be written."""
+        return [file.name for product in self._job.products for file in product.files]
+
+    def _require_names(self) -> None:
+        """Refuse to write two files under one name.
+
+        Raises:
+            UsageError: weights would be called like a file that stays, or like other weights.
+        """
+        seen: set[str] = set()
+        for name in self._planned():
+            if name in seen:
+                raise UsageError(
+                    f"two files of the result would be called {name!r}",
+                    where=self._checkpoint.path,
+                    hint="the folder holds the same weights twice, or files that differ in their endings alone; "
+                    "move one of them away",
+                )
+            seen.add(name)
 
     def _copy_rest(self) -> None:
         for name in self._folder.entries():

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckpttool.conversion.surgery import parts_in
+from ckpttool.conversion.places import parts_in
 from ckpttool.conversion.targets import Format
 from ckpttool.model import Checkpoint, Contents, Role, Weights
 

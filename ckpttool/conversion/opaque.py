@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ckpttool.conversion.tally import Lost, spelled_path
-from ckpttool.conversion.trees import DROP, everything, rewritten
+from ckpttool.conversion.trees import DROP, everything, is_leaf, rewritten
 from ckpttool.conversion.walk import NUMPY_TYPE
 from ckpttool.errors import CkptError, UnsupportedFormat
 from ckpttool.limits import Limits
 from ckpttool.model import Contents
 from ckpttool.pickles import GETATTR, trust_of
 from ckpttool.pickles.attributes import spells_a_name
-from ckpttool.values import GlobalRef, KeyPath, Opaque, Record, Trust, Value
+from ckpttool.values import GlobalRef, KeyPath, Opaque, Record, Trust, Value, attribute
 
 _PRIVATE = {"persistent": "a persistent id that is no storage", "extension": "an extension code"}
 
@@ -37,23 +37,36 @@ class Kept:
 def dropped(root: Value, limits: Limits) -> tuple[Value, list[Lost]]:
     """The tree without objects and classes that `torch.load(weights_only=True)` refuses; and what was left out.
 
-    A key goes with its object; in a list or a tuple None takes its place, so that the others keep theirs.
+    A key goes with its object, and an object with its key; in a list or a tuple None takes its place, so that the
+    others keep theirs.
     """
     lost: list[Lost] = []
 
     def change(value: object, path: KeyPath) -> object:
-        if isinstance(value, Opaque) or (isinstance(value, GlobalRef) and _is_value(path)):
-            if isinstance(value, Opaque) and _accepted(value):
-                return value
-            if isinstance(value, GlobalRef) and trust_of(value) is Trust.ACCEPTED:
-                return value
-            name = value.name if isinstance(value, Opaque) else f"the global {value}"
+        name = _refused(value, path)
+        if name:
             lost.append(Lost(spelled_path(path), name, "--drop-opaque"))
             return DROP
+        entries = value if isinstance(value, dict) else value.entries if isinstance(value, Opaque) else None
+        for key in [k for k in entries or () if not is_leaf(k) or isinstance(k, GlobalRef)]:
+            named = next((n for at, v in everything(key, limits) if (n := _refused(v, at))), "")
+            if named and entries is not None:
+                lost.append(Lost(spelled_path((*path, attribute("key"))), named, "--drop-opaque"))
+                del entries[key]
         return value
 
     result = rewritten(root, change, limits)
     return (None if result is DROP else result), lost
+
+
+def _refused(value: object, path: KeyPath) -> str:
+    """What is left out, in words; empty for what stays."""
+    match value:
+        case Opaque():
+            return "" if _accepted(value) else value.name
+        case GlobalRef() if _is_value(path) and trust_of(value) is not Trust.ACCEPTED:
+            return f"the global {value}"
+    return ""
 
 
 def _is_value(path: KeyPath) -> bool:

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ckpttool.conversion import opaque, surgery
+from ckpttool.conversion import opaque, places
+from ckpttool.conversion.casting import Cast
 from ckpttool.conversion.options import Options
 from ckpttool.conversion.outcome import WrittenFile
+from ckpttool.conversion.parts import PROGRAMS
 from ckpttool.conversion.plain import plain, still_refused
 from ckpttool.conversion.products import Original, Product
 from ckpttool.conversion.tally import Changed, Tally, spelled_path
@@ -45,7 +47,7 @@ class Job:
             for _, value in everything(product.root, options.limits):
                 if isinstance(value, TensorRef) and value.storage is not None:
                     cast = value.storage.source
-                    yield cast.read_from if isinstance(cast, surgery.Cast) else value.storage
+                    yield cast.read_from if isinstance(cast, Cast) else value.storage
                 elif isinstance(value, StorageRef):
                     yield value
 
@@ -57,7 +59,7 @@ def require_no_program(contents: Iterable[Contents]) -> None:
         UnsupportedFormat: one of the files does.
     """
     for one in contents:
-        if one.container in surgery.PROGRAMS:
+        if one.container in PROGRAMS:
             raise UnsupportedFormat(
                 f"a {one.container} archive holds a program beside its tensors, which cannot be carried",
                 where=one.name,
@@ -85,5 +87,5 @@ def original_of(name: str, contents: Contents, root: Value, options: Options, ta
     for kept in opaque.require_harmless(root, contents, options.allow_opaque, options.limits):
         tally.opaque.append(Changed(str(kept.ref), f"{kept.count:,}", spelled_path(kept.path) or "the top"))
     if options.map_location:
-        surgery.move_to(root, options.map_location, options.limits)
+        places.move_to(root, options.map_location, options.limits)
     return Original(name=name, contents=contents, root=root)

@@ -2,7 +2,7 @@
 
 from ckpttool.blocks import Severity
 from ckpttool.conversion.options import Options
-from ckpttool.conversion.surgery import PROGRAMS
+from ckpttool.conversion.parts import PROGRAMS
 from ckpttool.errors import CkptError, UnsupportedFormat, UsageError
 from ckpttool.model import Checkpoint, Role, Weights
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ckpttool.conversion import folders, surgery
+from ckpttool.conversion import parts as taking
 from ckpttool.conversion.options import Options
 from ckpttool.conversion.originals import Job, original_of, require_no_program
 from ckpttool.conversion.products import Original, Product, safetensors_file, structured, torch_file, torch_shards
@@ -32,19 +33,19 @@ def single_job(checkpoint: Checkpoint, target: str, options: Options, tally: Tal
     if _is_folder(checkpoint):
         _require_model_folder(checkpoint, target, options, tally)
     if options.ema:
-        surgery.take_average(checkpoint, tally)
+        taking.take_average(checkpoint, tally)
         contents = _main(checkpoint)
     elif alone and options.parts:
-        surgery.tell_rest(checkpoint, "--part", tally)
+        taking.tell_rest(checkpoint, "--part", tally)
     if options.edits_weights:
         surgery.edit_weights(checkpoint, options, tally)
     if alone:
-        root = contents.root if _is_whole(checkpoint, options) else surgery.state_dict_of(checkpoint, options, tally)
+        root = contents.root if _is_whole(checkpoint, options) else taking.state_dict_of(checkpoint, options, tally)
         roles = frozenset({Role.MODEL})
     else:
         require_no_program([contents])
         if options.parts:
-            surgery.keep_parts(checkpoint, "", options.parts, tally)
+            taking.keep_parts(checkpoint, "", options.parts, tally)
         roles = frozenset(r for _, r in checkpoint.roles() if not options.parts or r in options.parts)
         root = contents.root
     original = original_of(Path(checkpoint.path).name, contents, root, options, tally)

@@ -7,6 +7,7 @@ numpy is imported only when values are asked for.
 from ckpttool.elements.floats import as_floats
 from ckpttool.elements.scalars import number
 from ckpttool.elements.torch_text import torch_text
+from ckpttool.elements.trees import tensors_in
 from ckpttool.elements.windows import Box, sha256, windows
 
-__all__ = ["Box", "as_floats", "number", "sha256", "torch_text", "windows"]
+__all__ = ["Box", "as_floats", "number", "sha256", "tensors_in", "torch_text", "windows"]

@@ -63,7 +63,8 @@ def windows(
     most = elements or max(1, window_bytes // max(1, stored.itemsize))
     # One buffer for all windows: fresh pages cost as much as reading.
     buffer = np.empty(min(max(most, tile), tensor.numel), dtype=stored)
-    if tensor.numel <= most and tensor.contiguous:  # one box: half the time of a tensor of a few elements
+    # One box: it takes half the time of a tensor of a few elements.
+    if tensor.numel <= min(most, tile or most) and tensor.contiguous:
         storage.source.read_into(storage.start + tensor.storage_offset * stored.itemsize, buffer.view("u1").data)
         yield (
             tuple(slice(0, extent) for extent in tensor.shape),

@@ -10,7 +10,7 @@ from ckpttool.layouts._rng import is_cpu_state
 from ckpttool.layouts._spots import Spot, Verdict, entries_of, items_of, key_text
 from ckpttool.model import Role, Weights
 from ckpttool.names import leading
-from ckpttool.values import Attribute, GlobalRef, KeyPath, Opaque, Record, TensorRef, Value
+from ckpttool.values import Attribute, GlobalRef, KeyPath, Opaque, Record, TensorRef, Value, children
 
 METADATA = Attribute("_metadata")  # the step to what `state_dict()` notes (torch/nn/modules/module.py)
 EXTRA_STATE = "_extra_state"  # what `Module.get_extra_state` returned, beside the tensors (torch/nn/modules/module.py)
@@ -19,6 +19,7 @@ _TREE_DEPTH = 12  # levels of nested dicts that still make one state_dict
 _TREE_LEAVES = 20_000  # and tensors in them
 _LAYER_TENSORS = 4  # a dict of at most so many undotted tensors is a layer, not a model
 _SIMPLE = (int, float, str, type(None))
+_SETTINGS = 2000  # values in an object of settings; a config of transformers has about a hundred
 _ATTRIBUTES = 64  # of one module are kept; a layer of torch has at most 30
 _MODELS = 8  # more dicts of tensors side by side than this are layers of one model
 
@@ -224,6 +225,7 @@ def _module_weights(spot: Spot, log: FindingLog) -> Weights:
     tensors: dict[str, TensorRef] = {}
     buffers: set[str] = set()
     extra: dict[str, Value] = {}
+    told: set[int] = set()
     budget = spot.limits.nodes // 10
     stack = [_Step(spot.value, "", 0)]
     while stack:
@@ -245,7 +247,7 @@ def _module_weights(spot: Spot, log: FindingLog) -> Weights:
         budget -= len(own)
         tensors.update((step.prefix + name, tensor) for name, tensor, _ in own)
         buffers.update(step.prefix + name for name, _, is_buffer in own if is_buffer)
-        extra[f"{step.prefix}__dict__"] = kept = _other_state(step.module)
+        extra[f"{step.prefix}__dict__"] = kept = _other_state(step.module, told)
         budget -= len(kept)
         children = entries_of(attributes.get("_modules")) or {}
         stack.extend(_Step(c, f"{step.prefix}{key_text(k)}.", step.depth + 1) for k, c in reversed(children.items()))
@@ -263,10 +265,16 @@ def _module_weights(spot: Spot, log: FindingLog) -> Weights:
     )
 
 
-def _other_state(module: Opaque) -> dict[str, Value]:
-    """What makes a module act as it does beside its state_dict: class, training flag, settings, other buffers."""
+def _other_state(module: Opaque, told: set[int]) -> dict[str, Value]:
+    """What makes a module act as it does beside its state_dict: class, training flag, settings, other buffers.
+
+    An object of settings that several modules share is told of the first one; `told` holds the `id` of each.
+    """
     attributes = module.attributes
-    simple = ((key_text(k), v) for k, v in attributes.items() if _is_setting(v))
+    objects = {k: v for k, v in attributes.items() if _is_named(k) and not _is_setting(v) and id(v) not in told}
+    configs = {k: v for k, v in objects.items() if _is_config(v)}
+    told.update(map(id, configs.values()))
+    simple = ((key_text(k), v) for k, v in attributes.items() if _is_setting(v) or k in configs)
     skipped = _hidden(attributes)
     buffers = ((key_text(k), v) for k, v in (entries_of(attributes.get("_buffers")) or {}).items() if k in skipped)
     kept = islice(chain(simple, ((k, v) for k, v in buffers if isinstance(v, TensorRef))), _ATTRIBUTES)
@@ -278,6 +286,23 @@ def _is_setting(value: Value) -> bool:
     if isinstance(value, tuple) and not isinstance(value, GlobalRef):
         return len(value) <= _ATTRIBUTES and all(isinstance(item, _SIMPLE) for item in value)
     return isinstance(value, _SIMPLE)
+
+
+def _is_named(key: Any) -> bool:
+    """Whether an attribute is the user's: those of torch, hooks among them, begin with an underscore."""
+    return isinstance(key, str) and not key.startswith("_")
+
+
+def _is_config(value: Value) -> bool:
+    """Whether an attribute is an object, a list or a dict of settings: no tensor in it, no module, and not much."""
+    stack, seen = [value], 0
+    while stack:
+        value = stack.pop()
+        seen += 1
+        if seen > _SETTINGS or isinstance(value, TensorRef) or is_module(value):
+            return False
+        stack += islice((child for _, child in children(value)), _SETTINGS)
+    return True
 
 
 def _hidden(attributes: Mapping[Any, Value]) -> set[Any] | frozenset[Any]:

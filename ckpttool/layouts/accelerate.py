@@ -29,12 +29,10 @@ _NUMBERED = (
 
 _OWN = (*(pattern for pattern, _ in _NUMBERED), _CUSTOM)
 _STATE_OF_TRAINER = "trainer_state.json"
-_ONLY_TRAINER = tuple(
-    map(
-        re.compile,
-        (r"trainer_state\.json", r"training_args\.bin", r"rng_state.*\.pth", r"optimizer\.pt", r"scheduler\.pt"),
-    )
-)
+_ONLY_TRAINER = [
+    re.compile(text)
+    for text in (r"trainer_state\.json", r"training_args\.bin", r"rng_state.*\.pth", r"(?:optimizer|scheduler)\.pt")
+]
 _OF_TRAINER = re.compile(
     r"trainer_state\.json|training_args\.bin|rng_state.*\.pth|optimizer\.pt|scheduler\.pt|config\.json"
 )

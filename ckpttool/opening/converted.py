@@ -41,6 +41,19 @@ class OriginalNames(Folder):
         self._entries = dict(sorted(found.items()))
         return self._entries
 
+    @property
+    def taken_apart(self) -> frozenset[str]:
+        """The names of files that a conversion took apart."""
+        return frozenset(self._stand_for)
+
+    def put_together(self, name: str, limits: Limits) -> Contents:
+        """One of them as it was.
+
+        Raises:
+            CkptError: it cannot be put together.
+        """
+        return _structured(FolderFiles(self._inner, limits), self._stand_for[name][0], limits)
+
 
 class ConvertedFiles(FolderFiles):
     """The files of a converted folder, each read once, those that were converted as what they were."""

@@ -1,1 +1,1 @@
-"""Reports as text for people and as JSON for programs. Nothing here knows what a report is about."""
+"""Reports as text for people, as JSON for programs, and as what CI reads. Nothing here knows what a report is about."""

@@ -38,8 +38,7 @@ def write(document: Mapping[str, object], stream: TextIO) -> None:
                 case _:
                     stream.write(encode(value))
     except CkptError as e:
-        error = {"code": e.code, "message": e.message, "where": e.where, "hint": e.hint}
-        stream.write(f',\n  "error": {encode(error)}\n}}\n')
+        stream.write(f',\n  "error": {encode(e.told())}\n}}\n')
         raise
     stream.write("\n}\n")
 

@@ -2,7 +2,102 @@
 
 from ckpttool.protocols import Rule
 from ckpttool.rules._counters import CounterRow, counter_table
+from ckpttool.rules.callback_state import CallbackState
+from ckpttool.rules.container_bitrot import Bitrot
+from ckpttool.rules.container_custom_count import CustomCount
+from ckpttool.rules.container_incomplete import Incomplete
+from ckpttool.rules.container_latest import Latest
+from ckpttool.rules.container_rotation import Rotation
+from ckpttool.rules.container_unreadable import Unreadable
+from ckpttool.rules.data_position_missing import DataPositionMissing
+from ckpttool.rules.data_workers import DataWorkers
+from ckpttool.rules.ema_equal import EmaEqual
+from ckpttool.rules.ema_missing import EmaMissing
+from ckpttool.rules.ema_only import EmaOnly
+from ckpttool.rules.lightning_version import LightningVersion
+from ckpttool.rules.load_device_tag import DeviceTag
+from ckpttool.rules.load_missing_class import MissingClass
+from ckpttool.rules.load_numpy_core import NumpyCore
+from ckpttool.rules.load_torch_gate import TorchGate
+from ckpttool.rules.load_weights_only import WeightsOnly
+from ckpttool.rules.model_adapter_only import AdapterOnly
+from ckpttool.rules.model_benign_buffer import BenignBuffer
+from ckpttool.rules.model_dtype import OtherDtype
+from ckpttool.rules.model_key_prefix import KeyPrefix
+from ckpttool.rules.model_missing_key import MissingKey
+from ckpttool.rules.model_nesting import Nesting
+from ckpttool.rules.model_nonfinite import NonFinite
+from ckpttool.rules.model_shape import Shape
+from ckpttool.rules.model_tied import Tied
+from ckpttool.rules.model_unexpected_key import UnexpectedKey
+from ckpttool.rules.optimizer_step_mismatch import OptimizerStepMismatch
+from ckpttool.rules.progress_inconsistent import ProgressInconsistent
+from ckpttool.rules.progress_missing import ProgressMissing
+from ckpttool.rules.rng_missing import RngMissing
+from ckpttool.rules.rng_world_size import RngWorldSize
+from ckpttool.rules.scaler_collapsed import ScalerCollapsed
+from ckpttool.rules.scaler_empty import ScalerEmpty
+from ckpttool.rules.scaler_missing import ScalerMissing
+from ckpttool.rules.scaler_unused import ScalerUnused
+from ckpttool.rules.scheduler_horizon import SchedulerHorizon
+from ckpttool.rules.scheduler_lr_mismatch import SchedulerLrMismatch
+from ckpttool.rules.scheduler_missing import SchedulerMissing
+from ckpttool.rules.scheduler_object_in_state import SchedulerObjectInState
+from ckpttool.rules.scheduler_off_by_one import SchedulerOffByOne
+from ckpttool.rules.scheduler_unit import SchedulerUnit
+from ckpttool.rules.shard_index import WrongIndex
+from ckpttool.rules.shard_missing import MissingShard
+from ckpttool.rules.shard_world_size import WorldSize
+from ckpttool.rules.storage_oversized import Oversized
 
 __all__ = ["RULES", "CounterRow", "counter_table"]
 
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (
+    CallbackState(),
+    Bitrot(),
+    CustomCount(),
+    Incomplete(),
+    Latest(),
+    Rotation(),
+    Unreadable(),
+    DataPositionMissing(),
+    DataWorkers(),
+    EmaEqual(),
+    EmaMissing(),
+    EmaOnly(),
+    LightningVersion(),
+    DeviceTag(),
+    MissingClass(),
+    NumpyCore(),
+    TorchGate(),
+    WeightsOnly(),
+    AdapterOnly(),
+    BenignBuffer(),
+    OtherDtype(),
+    KeyPrefix(),
+    MissingKey(),
+    Nesting(),
+    NonFinite(),
+    Shape(),
+    Tied(),
+    UnexpectedKey(),
+    OptimizerStepMismatch(),
+    ProgressInconsistent(),
+    ProgressMissing(),
+    RngMissing(),
+    RngWorldSize(),
+    ScalerCollapsed(),
+    ScalerEmpty(),
+    ScalerMissing(),
+    ScalerUnused(),
+    SchedulerHorizon(),
+    SchedulerLrMismatch(),
+    SchedulerMissing(),
+    SchedulerObjectInState(),
+    SchedulerOffByOne(),
+    SchedulerUnit(),
+    WrongIndex(),
+    MissingShard(),
+    WorldSize(),
+    Oversized(),
+)

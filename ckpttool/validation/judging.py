@@ -37,29 +37,34 @@ class Judgement:
     not_checked: tuple[NotChecked, ...]
 
 
-def judge(case: Case, rules: Sequence[Rule], found: Iterable[Finding] = ()) -> Judgement:
+def judge(
+    case: Case, rules: Sequence[Rule], found: Iterable[Finding] = (), unchecked: Iterable[NotChecked] = ()
+) -> Judgement:
     """Run rules over a case.
 
     Args:
-        found: what was found otherwise, by a manifest.
+        found: what was found otherwise: by a manifest, or when values were read.
+        unchecked: what could not be looked at then.
 
     Raises:
         CkptError: from reading values.
     """
     findings = list(found)
-    unchecked: list[NotChecked] = []
+    passed_over = [*unchecked]
     for rule in rules:
         unmet = _unmet(case, rule.needs)
         if unmet:
-            unchecked.append(NotChecked(code=rule.code, why=unmet))
+            passed_over.append(NotChecked(code=rule.code, why=unmet))
             continue
         for said in rule.check(case):
             if isinstance(said, NotChecked):
-                unchecked.append(said)
+                passed_over.append(said)
             else:
                 findings.append(said)
     ordered = tuple(sorted(dict.fromkeys(findings), key=lambda f: _ORDER[f.severity]))
-    return Judgement(verdict=_verdict(case.checkpoint, ordered), findings=ordered, not_checked=tuple(unchecked))
+    return Judgement(
+        verdict=_verdict(case.checkpoint, ordered), findings=ordered, not_checked=tuple(dict.fromkeys(passed_over))
+    )
 
 
 def _unmet(case: Case, needs: Needs) -> str:

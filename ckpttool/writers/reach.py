@@ -111,6 +111,8 @@ def spelled_path(path: KeyPath) -> str:
                 text += f".{name}" if text else name
             case str():
                 text += f".{step}" if text else step
+            case int() if step.bit_length() > 64:  # noqa: PLR2004  # decimal digits take quadratic time
+                text += f"[{step:#x}]"
             case int():
                 text += f"[{step}]"
             case _:

@@ -217,7 +217,8 @@ def test_damaged_input_names_its_side(files, tmp_path, side):
     (tmp_path / "cut.pt").write_bytes((tmp_path / "b.pt").read_bytes()[:700])
     refused("cut.pt", CkptError, "")
     refused("nowhere.pt", PathNotFound, "")
-    refused(FIXTURES / "programs/traced.pt", UnsupportedFormat, "TorchScript")
+    refused(FIXTURES / "programs/exported.pt2", UnsupportedFormat, "torch.export")
+    refused(FIXTURES / "programs/package.pt", UnsupportedFormat, "torch.package")
     refused(FIXTURES / "dcp/single", UnsupportedFormat, "not supported yet")
     folder = tmp_path / "sharded"
     shutil.copytree(FIXTURES / "accelerate/sharded_safetensors", folder)

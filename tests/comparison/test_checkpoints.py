@@ -126,16 +126,22 @@ def test_tied_weights_are_read_once():
 
 
 def test_overlap_crops_what_was_resized():
-    """Same values where both have any; packed types, parts and other dimensions are not cropped."""
+    """The same where both have any; packed types, parts and other dimensions are not cropped."""
     small, large = torch.arange(6.0).reshape(2, 3), torch.zeros(4, 3)
     large[:2] = small
     left, right = weights(Role.MODEL, emb=small), weights(Role.MODEL, emb=large)
     one = parts({"weights": (left,)}, {"weights": (right,)}, overlap=True)[Role.MODEL, "model"]
-    assert one.verdict(Choices()) is Sameness.IDENTICAL
-    assert one.tensors[0].compared.note == "[2, 3] against [4, 3], compared where they overlap"
+    assert one.verdict(Choices()) is Sameness.OVERLAP
+    assert not one.differs(Choices())
+    assert one.tensors[0].compared.note == "[2, 3] against [4, 3]"
     assert (
         parts({"weights": (left,)}, {"weights": (right,)})[Role.MODEL, "model"].verdict(Choices()) is Sameness.DIFFERENT
     )
+    wide = weights(Role.MODEL, emb=large.double())
+    for options, found in (({}, Sameness.DIFFERENT), ({"by_value": True}, Sameness.OVERLAP)):
+        (row,) = parts({"weights": (left,)}, {"weights": (wide,)}, overlap=True, **options)[Role.MODEL, "model"].tensors
+        assert row.compared.sameness is found
+        assert row.compared.note == "[2, 3] against [4, 3], same values where they overlap"
     flat = weights(Role.MODEL, emb=torch.arange(6.0))
     assert parts({"weights": (left,)}, {"weights": (flat,)}, overlap=True)[Role.MODEL, "model"].differs(Choices())
 
@@ -220,7 +226,7 @@ def test_resized_tensors_are_compared_where_they_overlap_and_told():
     (part,) = compare_checkpoints(left, right, Choices(overlap=True))
     assert part.cropped == 1
     assert [row.name for row in part.unlike] == ["n", "emb", "a"]
-    assert next(row for row in part.unlike if row.name == "emb").compared.sameness is Sameness.IDENTICAL
+    assert next(row for row in part.unlike if row.name == "emb").compared.sameness is Sameness.OVERLAP
 
 
 def test_a_tolerance_that_lets_another_type_pass_says_so():

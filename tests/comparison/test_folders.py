@@ -10,7 +10,7 @@ import ckpttool
 from ckpttool.comparison import folders
 from ckpttool.comparison.checkpoints import compare_checkpoints
 from ckpttool.comparison.parts import Choices
-from ckpttool.errors import CkptError
+from ckpttool.errors import CkptError, DamagedFile
 from ckpttool.model import Role
 from ckpttool.opening import open_checkpoint
 
@@ -46,14 +46,32 @@ def test_json_is_compared_field_by_field(tmp_path):
 
 
 def test_others_are_compared_by_bytes(tmp_path):
-    """Text, JSON that is damaged, JSON that is large: where they begin to differ, and their sizes."""
+    """Text, and what is called JSON and is none on either side: where they begin to differ, and their sizes."""
     a = folder(tmp_path / "a", {"merges.txt": b"a b\nc d", "README.md": b"# x", "bad.json": b"{", "same.txt": b"1"})
-    b = folder(tmp_path / "b", {"merges.txt": b"a b\nc e", "README.md": b"# xy", "bad.json": b"{}", "same.txt": b"1"})
+    b = folder(tmp_path / "b", {"merges.txt": b"a b\nc e", "README.md": b"# xy", "bad.json": b"{[", "same.txt": b"1"})
     found = {c.path[0]: (c.left.nbytes, c.right.nbytes, c.note) for c in compared(a, b).changes}
     assert found == {
-        "README.md": (3, 4, "3 bytes against 4"), "bad.json": (1, 2, "1 bytes against 2"),
+        "README.md": (3, 4, "3 bytes against 4"), "bad.json": (1, 2, "1 bytes against 2, no JSON on either side"),
         "merges.txt": (7, 7, "first at byte 6"),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("damaged", [b"", b'{"a": ', b"\xff{}"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_json_that_was_cut_is_damage(tmp_path, damaged, side):
+    """One side is JSON and the other is none any more: no difference of theirs, and the error names side and file."""
+    a, b = folder(tmp_path / "a", {"t.json": b'{"a": 1}'}), folder(tmp_path / "b", {"t.json": b'{"a": 1}'})
+    ((a if side == "left" else b) / "t.json").write_bytes(damaged)
+    with pytest.raises(DamagedFile, match=f"the {side} side is not whole: it is no JSON") as caught:
+        compared(a, b)
+    assert caught.value.where == "t.json"
+
+
+def test_json_too_deep_to_parse_is_compared_by_bytes(tmp_path):
+    """It is no damage that a parser gives up."""
+    deep = b"[" * 100_000 + b"]" * 100_000
+    a, b = folder(tmp_path / "a", {"t.json": deep}), folder(tmp_path / "b", {"t.json": b"[1]"})
+    assert [c.note for c in compared(a, b).changes] == ["200,000 bytes against 3, first at byte 1"]
 
 
 def test_large_json_is_compared_by_bytes(tmp_path, monkeypatch):

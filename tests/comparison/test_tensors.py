@@ -284,4 +284,6 @@ def test_what_moved_and_what_stayed():
     assert told(one, one) == told(sparse[0], sparse[0]) == told(one, ref(torch.ones(2).double())) == (False, True)
     assert told(meta, meta) == told(meta, one) == told(one, ref(torch.ones(3))) == (False, False)
     assert told(ref(torch.ones(0)), ref(torch.ones(0))) == (False, False)
-    assert not replace(compare_tensors(one, one), right=ref(torch.ones(3))).still
+    cropped = replace(compare_tensors(one, one), right=ref(torch.ones(3)), sameness=Sameness.OVERLAP)
+    assert (cropped.moved, cropped.still) == (False, False)
+    assert replace(compare_tensors(one, two), right=ref(torch.ones(3)), sameness=Sameness.OVERLAP).moved

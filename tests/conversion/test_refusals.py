@@ -98,6 +98,16 @@ def test_dangerous_objects_left_out(kind, target):
     assert not Path("ran").exists()
 
 
+def test_dangerous_keys_left_out():
+    """An object that serves as a key goes with its entry; so does a key that holds one."""
+    torch.save({"w": 1, "table": {os.system: 1, (1, os.system): 2, (1, 2): 3, 4: 5}}, "t.pt")
+    for target in TARGETS:
+        refused(DangerousObject, "posix.system", "t.pt", target)
+    report = ckpttool.convert("t.pt", "x.pt", drop_opaque=True)
+    assert [lost.kind for lost in report.outcome.tally.lost] == ["the global posix.system"] * 2
+    assert torch.load("x.pt", weights_only=True) == {"w": 1, "table": {(1, 2): 3, 4: 5}}
+
+
 def test_dangerous_objects_allowed_by_name():
     """`--allow-opaque` writes exactly this one again, and back; another one stays refused."""
     torch.save({"w": torch.ones(1), "bad": Runs(os.system, "touch ran")}, "t.pt")

@@ -1,7 +1,9 @@
 """Folders of Accelerate's `save_state`."""
 
 import random
+import shutil
 
+import pytest
 import torch
 from safetensors.torch import save_file
 
@@ -200,3 +202,24 @@ def test_a_model_in_shards_without_an_index(tmp_path):
         assert [p.where for p in c.problems if p.code == "index.missing"] == [
             "model.safetensors.index.json", "model_1.safetensors.index.json",
         ]  # fmt: skip
+
+
+def test_a_stray_file_does_not_make_a_folder_accelerates(tmp_path, fixtures_dir):
+    """The Trainer's folder with another rank's random states keeps the Trainer's state; they are loose parts."""
+    shutil.copytree(fixtures_dir / "hf_trainer/bert/checkpoint-2", tmp_path / "t")
+    shutil.copy(
+        fixtures_dir / "accelerate/run/checkpoints/checkpoint_0/random_states_0.pkl", tmp_path / "t/random_states_1.pkl"
+    )
+    with open_checkpoint(tmp_path / "t") as c:
+        assert c.layout == "hf-trainer"
+        assert {"global_step", "max_steps"} <= {counter.key for counter in c.counters}
+        assert "random_states_1.pkl" in {r.at.file for r in c.rng}
+
+
+@pytest.mark.parametrize("stray", ["trainer_state.json", "training_args.bin", "config.json"])
+def test_a_stray_file_of_the_trainer(tmp_path, fixtures_dir, stray):
+    """Accelerate's folder stays Accelerate's."""
+    shutil.copytree(fixtures_dir / "accelerate/run/checkpoints/checkpoint_0", tmp_path / "a")
+    shutil.copy(fixtures_dir / "hf_trainer/bert/checkpoint-2" / stray, tmp_path / "a")
+    with open_checkpoint(tmp_path / "a") as c:
+        assert c.layout == "accelerate"

@@ -149,6 +149,7 @@ def test_parts_of_several_files_are_added_up():
     first.add(second)
     assert first.config == {"lr": 1, "h": 3}
     assert list(first.config_at) == ["args", "b:args"]
+    assert first.config_files == {"lr": "a", "h": "b"}
 
 
 WHOLE = {"model": {"a.w": tensor(2)}, "optimizer": {"state": {}, "param_groups": [{"params": [0]}]}, "epoch": 3}

@@ -297,3 +297,30 @@ def test_versions_of_modules_stand_beside_the_tensors():
     assert only(parts({"model": state})).modules == {"": {"version": 1}}
     state.state = {"_metadata": 5}
     assert only(parts({"model": state})).modules == {}
+
+
+def test_a_module_tells_its_settings():
+    """Objects, lists and dicts of settings; nothing of torch's own, nothing with a tensor or a module in it."""
+    config = thing("Config", {"width": 4, "norms": ["a", "b"]})
+    inner, outer = module(), module()
+    inner.state |= {"config": config, "many": [*range(3000)]}
+    outer.state["_modules"]["inner"] = inner
+    outer.state |= {
+        "config": config, "hooks": {1: config.cls}, "_hidden": {"a": 1}, "flat": [tensor(2)], "again": [inner], 7: [1],
+        "size": (1, 2),
+    }  # fmt: skip
+    (part,) = parts(outer).weights
+    assert part.extra["__dict__"].keys() == {"class", "config", "hooks", "size"}
+    assert part.extra["inner.__dict__"].keys() == {"class"}  # an object that modules share is told once
+
+
+def test_what_state_dict_notes_stays_with_it_beside_other_entries():
+    """`_metadata` and the count of an average are no objects of their own because a number was added."""
+    state = Record(ORDERED_DICT)
+    state.update({"module.w": tensor(2), "n_averaged": tensor(dtype="int64"), "zz": 5})
+    state.state = {"_metadata": {"": {"version": 1}}}
+    found = parts(state)
+    (weights,) = found.weights
+    assert (weights.role, list(weights.tensors)) == (Role.EMA, ["module.w", "n_averaged"])
+    assert weights.modules == {"": {"version": 1}}
+    assert [c.name for c in found.custom] == ["zz"]

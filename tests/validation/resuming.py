@@ -46,7 +46,7 @@ def trainer(output, steps, seed=0, **arguments):
         output_dir=str(output), max_steps=steps, save_steps=2, logging_steps=1, per_device_train_batch_size=4,
         learning_rate=1e-3, use_cpu=True, report_to=[], disable_tqdm=True, dataloader_pin_memory=False, **arguments,
     )  # fmt: skip
-    made = Trainer(model=bert(seed), args=settings, train_dataset=RandomSentences())
+    made = Trainer(model=bert(seed), args=settings, train_dataset=RandomSentences(), eval_dataset=RandomSentences())
     made.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3)
     return made
 
@@ -127,5 +127,3 @@ def copied(folder, target):
     """A copy of a folder to be damaged."""
     shutil.copytree(folder, target)
     return Path(target)
-
-

@@ -7,7 +7,7 @@ from typing import Any
 
 from ckpttool.blocks import Progress
 from ckpttool.commands._diff.diffed import Shown, Side
-from ckpttool.commands._diff.opened_sides import lacking, opened_side, require_one_each, unchanged
+from ckpttool.commands._diff.opened_sides import lacking, opened_side, programs, require_one_each, unchanged
 from ckpttool.commands._diff.report import DiffReport
 from ckpttool.commands._diff.suggested import suggested_maps
 from ckpttool.commands._diff.undamaged import require_undamaged
@@ -102,6 +102,7 @@ def report(left: str, right: str, wanted: Choices, shown: Shown, progress: Progr
                 notes=(
                     *unused_maps(mine, other, wanted), *suggested_maps(parts, wanted),
                     *lacking("left", mine), *lacking("right", other),
+                    *programs("left", mine), *programs("right", other),
                 ),
             )  # fmt: skip
     except UsageError:

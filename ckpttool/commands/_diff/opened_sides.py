@@ -16,11 +16,12 @@ from ckpttool.errors import (
     UsageError,
 )
 from ckpttool.limits import Limits
-from ckpttool.model import Checkpoint, Run
+from ckpttool.model import Checkpoint, Contents, Run
 from ckpttool.opening import open_checkpoint
 from ckpttool.opening.paths import open_path
 
 _NAMED = 4  # files in a hint
+_PROGRAM = "torchscript"  # container
 _LISTED_ONLY = "layout.not-yet"  # a distributed checkpoint of which the files are listed and not read
 
 
@@ -83,10 +84,23 @@ def _require_whole(side: Side, checkpoint: Checkpoint) -> None:
     if wrong is not None:
         said = f"the {side} side is not whole: {wrong.message}"
         raise DamagedFile(said, where=_place(wrong, checkpoint), hint=hint)
-    unread = next((c for c in checkpoint.contents.values() if not c.complete), None)
+    unread = next((c for c in checkpoint.contents.values() if not c.complete and not _is_program(c)), None)
     if unread is not None:
         said = next((p.message for p in unread.problems), "a part of it could not be read")
         raise UnsupportedFormat(f"the {side} side: {said}", where=unread.name or checkpoint.path, hint=hint)
+
+
+def _is_program(contents: Contents) -> bool:
+    """Whether it is a TorchScript program whose values were read."""
+    return contents.container == _PROGRAM and contents.root is not None
+
+
+def programs(side: Side, checkpoint: Checkpoint) -> Iterator[str]:
+    """A sentence for each TorchScript program: it is more than the values that are compared."""
+    for name, contents in checkpoint.contents.items():
+        if _is_program(contents):
+            told = f"{name} is" if name else "it is"
+            yield f"the {side} side: {told} a TorchScript program; its values are compared, its code and constants not"
 
 
 def lacking(side: Side, checkpoint: Checkpoint) -> Iterator[str]:

@@ -59,7 +59,7 @@ def choices(  # noqa: PLR0913  # one parameter for each option that is checked h
         raise UsageError("--strict and --fail-on both say what fails", hint="leave one of them out")
     told = read_configuration()
     return Choices(
-        rules=_chosen(_words(rules, told.rules), _words(skip_rules, told.skip_rules)),
+        rules=_wanted(told, rules, skip_rules),
         fail_on=_threshold(told, strict=strict, fail_on=fail_on),
         values=True if crc or values else False if no_values else told.values,
         figures=not crc,
@@ -71,8 +71,16 @@ def choices(  # noqa: PLR0913  # one parameter for each option that is checked h
     )
 
 
-def _words(option: str | None, told: Sequence[str]) -> list[str]:
-    return list(told) if option is None else [word.strip() for word in option.split(",") if word.strip()]
+def _wanted(told: Configuration, only: str | None, skipped: str | None) -> tuple[Rule, ...]:
+    """The rules that are run; rules that are named in the call are run whatever the configuration skips."""
+    wanted = _words(only) if only is not None else told.rules
+    if skipped is not None:
+        return _chosen(wanted, _words(skipped))
+    return _chosen(wanted, told.skip_rules if only is None else ())
+
+
+def _words(option: str) -> list[str]:
+    return [word.strip() for word in option.split(",") if word.strip()]
 
 
 def _chosen(only: Sequence[str], skipped: Sequence[str]) -> tuple[Rule, ...]:
@@ -83,12 +91,15 @@ def _chosen(only: Sequence[str], skipped: Sequence[str]) -> tuple[Rule, ...]:
                 f"{word!r} is no rule",
                 hint=nearest(word, codes) or "`ckpt rules` lists them; scheduler.* means several",
             )
-    return tuple(
+    chosen = tuple(
         rule
         for rule in RULES
         if (not only or any(fnmatchcase(rule.code, w) for w in only))
         and not any(fnmatchcase(rule.code, w) for w in skipped)
     )
+    if not chosen:
+        raise UsageError("no rule is left to check", hint="every rule that was named is skipped, too")
+    return chosen
 
 
 def _threshold(told: Configuration, *, strict: bool, fail_on: str | None) -> Severity:

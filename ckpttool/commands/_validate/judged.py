@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ckpttool.blocks import Finding, Severity
+from ckpttool.blocks import Severity
 from ckpttool.rules import CounterRow
 from ckpttool.validation.judging import Judgement, Verdict
 
@@ -18,11 +18,15 @@ class Judged:
     judgement: Judgement
     counters: tuple[CounterRow, ...] = ()
     step: int | float | None = None  # in a run
-    read_bytes: int = 0  # of values; 0 where they were not read
+    read_bytes: int | None = None  # of values; None where they were not read
 
     def fails(self, threshold: Severity) -> bool:
         """Whether a finding is at or above the threshold."""
         return any(_ORDER[f.severity] <= _ORDER[threshold] for f in self.judgement.findings)
+
+    def is_good(self, threshold: Severity) -> bool:
+        """Whether one can resume from it."""
+        return self.judgement.verdict is Verdict.RESUMABLE and not self.fails(threshold)
 
     def exit_code(self, threshold: Severity) -> int:
         """0 resumable, 1 findings, 2 not judged."""
@@ -33,8 +37,3 @@ class Judged:
     def count(self, severity: Severity) -> int:
         """How many findings of a severity there are."""
         return sum(f.severity is severity for f in self.judgement.findings)
-
-
-def worst_first(findings: list[Finding]) -> list[Finding]:
-    """Findings by severity, else as they come."""
-    return sorted(findings, key=lambda f: _ORDER[f.severity])

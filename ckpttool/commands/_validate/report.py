@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ckpttool.blocks import Block
+from ckpttool.blocks import Block, Finding
 from ckpttool.commands._validate.choices import Choices
 from ckpttool.commands._validate.judged import Judged
 from ckpttool.validation.judging import Verdict
@@ -22,6 +22,7 @@ class ValidateReport:
     run: bool = False  # the path is a folder of several
     resume_from: str = ""  # of a run: the newest that can be resumed from; empty where none can
     manifest: str = ""  # written
+    problems: tuple[Finding, ...] = ()  # of a run as a whole
 
     @property
     def newest(self) -> Judged:

@@ -1,9 +1,10 @@
 """A judgement for people: the verdict, findings by severity, the counters, and what was not looked at."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from ckpttool.blocks import Block, Cell, Column, Fields, Findings, Heading, Severity, Style, Table, Text
+from ckpttool.blocks import Block, Cell, Column, Fields, Finding, Findings, Heading, Note, Severity, Style, Table, Text
 from ckpttool.commands._validate.judged import Judged
 from ckpttool.commands._words import figure, listed, plural, size
 from ckpttool.protocols import NotChecked
@@ -11,88 +12,148 @@ from ckpttool.rules import CounterRow
 from ckpttool.validation.judging import Verdict
 
 if TYPE_CHECKING:
+    from ckpttool.commands._validate.choices import Choices
     from ckpttool.commands._validate.report import ValidateReport
 
 _SAID: dict[Verdict, tuple[str, Style]] = {
     Verdict.RESUMABLE: ("resumable, as far as was checked", "good"),
     Verdict.RAISES: ("the resume raises", "bad"),
-    Verdict.SILENTLY_WRONG: ("would go on silently wrong", "bad"),
-    Verdict.NOT_JUDGED: ("not judged: it holds weights alone, nothing to resume", "warn"),
+    Verdict.SILENTLY_WRONG: ("the resume goes on silently wrong", "bad"),
+    Verdict.NOT_JUDGED: ("not judged: nothing in it is resumed, it holds weights alone", "warn"),
 }
-_COUNTED = (
-    (Severity.ERROR, "error"),
-    (Severity.SILENT, "silent"),
-    (Severity.WARNING, "warning"),
-    (Severity.NOTE, "note"),
-)
+_COUNTED = {Severity.ERROR: "error", Severity.SILENT: "silent", Severity.WARNING: "warning", Severity.NOTE: "note"}
+_FAILING = {
+    Severity.ERROR: "only errors fail",
+    Severity.SILENT: "errors and silent findings fail",
+    Severity.WARNING: "warnings fail, too",
+}
 _NAMED = 4
 
 
 def validate_blocks(report: "ValidateReport") -> Iterator[Block]:
-    """The report."""
+    """The report; of a run first which to resume from, then the newest."""
     if report.run:
-        yield from _run(report)
-    yield from _one(report.newest, report, headed=not report.run)
+        yield from _run_blocks(report)
+    yield from _one_blocks(report.newest, report)
 
 
-def _run(report: "ValidateReport") -> Iterator[Block]:
-    """A line for each checkpoint, and which to resume from."""
-    if report.resume_from:
-        yield Heading([Text("resume from ", "strong"), Text(report.resume_from, "good")])
+def _run_blocks(report: "ValidateReport") -> Iterator[Block]:
+    count = f"{plural(len(report.judged), 'checkpoint')} in {report.path}"
+    newest = _name(report.newest.path)
+    if not report.resume_from:
+        yield Heading(Text(f"none of the {count} can be resumed from", "bad"))
+    elif report.resume_from == report.newest.path:
+        yield Heading([Text("resume from ", "strong"), Text(newest, "good")], f"the newest of {count}")
     else:
-        yield Heading(Text("none of the checkpoints can be resumed from", "bad"))
-    columns = [
-        Column("checkpoint", shrink=True),
-        Column("step", "right"),
-        Column("verdict"),
-        Column("findings", shrink=True),
-    ]
-    rows = [
-        [Text(j.path, "name"), figure(j.step) if j.step is not None else "", _word(j), _counts(j)]
-        for j in report.judged
-    ]
-    yield Table(columns, rows)
+        title = [Text("resume from ", "strong"), Text(_name(report.resume_from), "warn")]
+        yield Heading(title, f"{count}; the newest, {newest}, {_why_not(report)}")
+    columns = [Column("checkpoint", shrink=True), Column("step", "right"), Column("verdict"), Column("findings")]
+    yield Table(columns, [_row(j) for j in report.judged])
+    yield from _by_severity([f for f in report.problems if f.severity is not Severity.NOTE])
 
 
-def _word(judged: Judged) -> Cell:
+def _why_not(report: "ValidateReport") -> str:
+    """Why the newest is not the one to resume from."""
+    match report.verdict:
+        case Verdict.RAISES:
+            return "would raise"
+        case Verdict.SILENTLY_WRONG:
+            return "would go on silently wrong"
+        case Verdict.NOT_JUDGED:
+            return "holds weights alone"
+        case _:
+            return "has warnings" if report.newest.fails(report.choices.fail_on) else "is not complete"
+
+
+def _row(judged: Judged) -> list[Cell]:
     verdict = judged.judgement.verdict
-    return Text(verdict.value, _SAID[verdict][1])
+    step = figure(judged.step) if judged.step is not None else ""
+    return [Text(_name(judged.path), "name"), step, Text(verdict.value, _SAID[verdict][1]), _counts(judged)]
+
+
+def _name(path: str) -> str:
+    return PurePath(path).name or path
 
 
 def _counts(judged: Judged) -> str:
-    return ", ".join(plural(n, word) for severity, word in _COUNTED if (n := judged.count(severity)))
+    """`1 error, 2 silent, 1 warning`."""
+    counts = {word: judged.count(severity) for severity, word in _COUNTED.items()}
+    return ", ".join(plural(n, word, word if word == "silent" else "") for word, n in counts.items() if n)
 
 
-def _one(judged: Judged, report: "ValidateReport", *, headed: bool) -> Iterator[Block]:
+def _one_blocks(judged: Judged, report: "ValidateReport") -> Iterator[Block]:
     said, style = _SAID[judged.judgement.verdict]
-    counts = _counts(judged)
-    yield Heading([Text(judged.path, "name"), ": ", Text(said, style)], counts)
-    if headed or report.run:
-        read = f"values of {size(judged.read_bytes)} read" if judged.read_bytes else "values not read"
-        fields: list[tuple[str, Cell]] = [
-            ("layout", judged.layout),
-            ("looked at", f"{len(report.choices.rules)} rules, {read}"),
-        ]
-        if report.manifest:
-            fields.append(("manifest", Text(report.manifest, "name")))
-        yield Fields(fields)
-    if judged.judgement.findings:
-        yield Findings(judged.judgement.findings)
+    title: list[str | Text] = [Text(said, style)]
+    if report.run:
+        title = [Text(f"{_name(judged.path)}: ", "strong"), *title]
+    yield Heading(title, _counts(judged))
+    yield Fields(_fields(judged, report))
+    yield from _by_severity(judged.judgement.findings)
     if report.choices.counters:
-        yield _counters(judged.counters)
+        yield from _counter_blocks(judged.counters)
+    yield from _next_step(judged, report)
     yield from _not_checked(judged.judgement.not_checked)
 
 
-def _counters(rows: Sequence[CounterRow]) -> Table:
-    columns = [Column("counter"), Column("value", "right"), Column("unit"), Column("where", shrink=True)]
-    return Table(columns, [[r.name, _values(r.values), r.unit, [Text(r.where, "dim"), _noted(r)]] for r in rows])
+def _fields(judged: Judged, report: "ValidateReport") -> list[tuple[str, Cell]]:
+    fields: list[tuple[str, Cell]] = [("path", Text(judged.path, "name"))]
+    if judged.layout:
+        fields.append(("layout", judged.layout))
+    fields.append(("checked", _checked(judged, report.choices)))
+    if report.manifest:
+        fields.append(("manifest", Text(report.manifest, "name")))
+    odd = judged.fails(report.choices.fail_on) == (judged.judgement.verdict in (Verdict.RESUMABLE, Verdict.NOT_JUDGED))
+    if odd:  # the verdict alone does not explain the exit code
+        fields.append(("exit code", f"{judged.exit_code(report.choices.fail_on)}: {_FAILING[report.choices.fail_on]}"))
+    return fields
 
 
-def _noted(row: CounterRow) -> str:
-    return f"  {row.note}" if row.note else ""
+def _checked(judged: Judged, choices: "Choices") -> str:
+    """`48 rules; 1.2 GB of values`."""
+    rules = plural(len(choices.rules), "rule")
+    if judged.read_bytes is None:
+        return f"{rules}; values were not read: --values"
+    read = size(judged.read_bytes)
+    return f"{rules}; {read} of values" if choices.figures else f"{rules}; the checksums of {read}"
+
+
+def _by_severity(findings: Sequence[Finding]) -> Iterator[Block]:
+    """A block for each severity, worst first."""
+    for severity in Severity:
+        of_it = [f for f in findings if f.severity is severity]
+        if of_it:
+            yield Findings(of_it)
+
+
+def _next_step(judged: Judged, report: "ValidateReport") -> Iterator[Block]:
+    """What to do next, where the findings themselves do not say it."""
+    grave = [f for f in judged.judgement.findings if f.severity in (Severity.ERROR, Severity.SILENT)]
+    known = {rule.code for rule in report.choices.rules}
+    code = next((f.code for f in grave if f.code in known), None)
+    if code is not None:
+        yield Note([Text("next  ", "dim"), f"ckpt rules {code}", Text("  says why, and when it matters", "dim")])
+    if report.run and report.resume_from and report.resume_from != report.newest.path:
+        yield Note([Text("next  ", "dim"), "resume from ", Text(report.resume_from, "name")])
+
+
+def _counter_blocks(rows: Sequence[CounterRow]) -> Iterator[Block]:
+    if not rows:
+        yield Note("no counter is in it, so none can disagree", "dim")
+        return
+    columns = [Column("counter", shrink=True), Column("value", "right"), Column("of what, and where", shrink=True)]
+    yield Table(columns, [[row.name, _values(row.values), _told(row)] for row in rows])
+
+
+def _told(row: CounterRow) -> Cell:
+    """`scheduler steps  scheduler.bin: last_epoch  epochs, where it is stepped once an epoch`."""
+    pieces = [Text(row.unit), Text(row.where, "dim"), Text(row.note)]
+    return [t for n, piece in enumerate(p for p in pieces if p.text) for t in ([Text("  "), piece] if n else [piece])]
 
 
 def _values(values: Sequence[float]) -> str:
+    """`3`, `1, 2`, `2 × 0.001`, `1 … 500`."""
+    if len(values) > 1 and len(set(values)) == 1:
+        return f"{len(values):,} × {figure(values[0])}"
     if len(values) > _NAMED:
         return f"{figure(min(values))} … {figure(max(values))}"
     return ", ".join(map(figure, values))
@@ -103,9 +164,15 @@ def _not_checked(unchecked: Sequence[NotChecked]) -> Iterator[Block]:
     reasons: dict[str, list[str]] = {}
     for one in unchecked:
         reasons.setdefault(one.why, []).append(one.code)
-    if not reasons:
-        return
-    yield Heading(Text("not checked", "dim"), f"{plural(len(unchecked), 'rule')}")
-    yield Fields(
-        [(plural(len(codes), "rule"), f"{why}  ({listed(codes, most=_NAMED)})") for why, codes in reasons.items()]
-    )
+    if reasons:
+        yield Heading(Text("not checked", "dim"))
+        yield Fields(
+            [
+                (codes[0] if len(codes) == 1 else plural(len(codes), "rule"), _why(why, codes))
+                for why, codes in reasons.items()
+            ]
+        )
+
+
+def _why(why: str, codes: Sequence[str]) -> Cell:
+    return why if len(codes) == 1 else [why, Text(f"  {listed(codes, most=_NAMED)}", "dim")]

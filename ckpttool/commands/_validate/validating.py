@@ -1,7 +1,7 @@
 """From a path and choices to a report: open, read values, run the rules, close."""
 
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from importlib import metadata
 
 from ckpttool.blocks import Finding, Progress
 from ckpttool.commands._validate.choices import Choices
@@ -10,10 +10,11 @@ from ckpttool.commands._validate.report import ValidateReport
 from ckpttool.errors import NotACheckpoint, UsageError
 from ckpttool.model import Checkpoint, Run
 from ckpttool.opening import open_checkpoint, open_path
-from ckpttool.protocols import Case, Scan
+from ckpttool.protocols import Case, Needs, Scan
 from ckpttool.rules import counter_table
-from ckpttool.validation.judging import Verdict, judge
+from ckpttool.validation.judging import judge
 from ckpttool.validation.scanning import scan
+from ckpttool.validation.unread import told_of_unread
 
 MOST_READ = 2_000_000_000  # bytes of values that are read without being asked for
 _LIBRARIES = ("torch", "numpy", "accelerate", "transformers", "lightning", "pytorch-lightning", "deepspeed", "peft")
@@ -31,61 +32,88 @@ def report(path: str, choices: Choices, progress: Progress | None) -> ValidateRe
         opened = open_path(path, choices.limits)
         stack.callback(opened.close)
         other = stack.enter_context(open_checkpoint(choices.against, choices.limits)) if choices.against else None
+        bench = _Bench(choices, other, progress)
         if isinstance(opened, Run):
-            return _of_run(opened, other, choices, progress)
-        judged = _judged(opened, None, other, choices, progress)
+            return _of_run(opened, bench)
+        read = choices.values if choices.values is not None else _bytes(opened) <= MOST_READ
+        judged = bench.judged(opened, read=read)
         written = _manifest(opened, choices)
         opened.check_unchanged()
         return ValidateReport(path=path, judged=(judged,), choices=choices, manifest=written)
 
 
-def _of_run(run: Run, other: Checkpoint | None, choices: Choices, progress: Progress | None) -> ValidateReport:
+def _of_run(run: Run, bench: "_Bench") -> ValidateReport:
+    choices = bench.choices
     if not run.checkpoints:
         raise NotACheckpoint("the folder holds no checkpoints", where=run.path)
     if choices.manifest or choices.write_manifest:
-        raise UsageError(
-            "a manifest is of one checkpoint, and the folder holds several", where=run.path, hint="name one of them"
-        )
-    judged = tuple(_judged(c, run, other, choices, progress) for c in run.checkpoints)
-    good = [j for j, whole in zip(judged, run.complete, strict=True) if whole and not j.fails(choices.fail_on)]
-    good = [j for j in good if j.judgement.verdict is Verdict.RESUMABLE] or []
+        hint = "name one of them"
+        raise UsageError("a manifest is of one checkpoint, and the folder holds several", where=run.path, hint=hint)
+    reads = _affordable(run.checkpoints, choices)
+    judged = tuple(bench.judged(c, run=run, read=r) for c, r in zip(run.checkpoints, reads, strict=True))
+    good = [j.path for j, whole in zip(judged, run.complete, strict=True) if whole and j.is_good(choices.fail_on)]
     for checkpoint in run.checkpoints:
         checkpoint.check_unchanged()
     return ValidateReport(
-        path=run.path, judged=judged, choices=choices, run=True, resume_from=good[-1].path if good else ""
+        path=run.path,
+        judged=judged,
+        choices=choices,
+        run=True,
+        resume_from=good[-1] if good else "",
+        problems=run.problems,
     )
 
 
-def _judged(
-    checkpoint: Checkpoint, run: Run | None, other: Checkpoint | None, choices: Choices, progress: Progress | None
-) -> Judged:
-    values = _values(checkpoint, choices, progress)
-    case = Case(checkpoint=checkpoint, run=run, other=other, installed=_installed(), values=values)
-    judgement = judge(case, choices.rules, _held(checkpoint, choices))
-    steps = dict(zip(map(id, run.checkpoints), run.steps, strict=True)) if run else {}
-    return Judged(
-        path=checkpoint.path,
-        layout=checkpoint.layout,
-        judgement=judgement,
-        counters=counter_table(case),
-        step=steps.get(id(checkpoint)),
-        read_bytes=_bytes(checkpoint) if values is not None else 0,
-    )
+def _affordable(checkpoints: Sequence[Checkpoint], choices: Choices) -> list[bool]:
+    """Which checkpoints of a run have their values read: from the newest on until `MOST_READ` is used up."""
+    if choices.values is not None:
+        return [choices.values] * len(checkpoints)
+    left, reads = MOST_READ, []
+    for checkpoint in reversed(checkpoints):
+        left -= _bytes(checkpoint)
+        reads.append(left >= 0)
+    return reads[::-1]
 
 
-def _held(checkpoint: Checkpoint, choices: Choices) -> list[Finding]:
-    """What a manifest says against it."""
-    if not choices.manifest:
-        return []
-    from ckpttool.validation.manifest import held_against
+class _Bench:
+    """What every checkpoint of a report is judged with."""
 
-    return list(held_against(checkpoint, choices.manifest))
+    def __init__(self, choices: Choices, other: Checkpoint | None, progress: Progress | None) -> None:
+        self.choices = choices
+        self._other = other
+        self._progress = progress
+        self._installed = _installed() if any(Needs.INSTALLED in rule.needs for rule in choices.rules) else {}
+
+    def judged(self, checkpoint: Checkpoint, *, run: Run | None = None, read: bool) -> Judged:
+        """Judge one checkpoint; its values are read first."""
+        values = scan(checkpoint, figures=self.choices.figures, progress=self._progress) if read else None
+        case = Case(checkpoint=checkpoint, run=run, other=self._other, installed=self._installed, values=values)
+        found, unchecked = told_of_unread(checkpoint, values.unread if values else ())
+        judgement = judge(case, self.choices.rules, [*self._held(checkpoint), *found], unchecked)
+        counters = counter_table(case)
+        if run is not None:  # there may be hundreds, of several files each
+            for source in checkpoint.opened:
+                source.release()
+        steps = dict(zip(map(id, run.checkpoints), run.steps, strict=True)) if run else {}
+        return Judged(
+            path=checkpoint.path,
+            layout=checkpoint.layout,
+            judgement=judgement,
+            counters=counters,
+            step=steps.get(id(checkpoint)),
+            read_bytes=_read(values),
+        )
+
+    def _held(self, checkpoint: Checkpoint) -> Iterator[Finding]:
+        """What a manifest says against it."""
+        if self.choices.manifest:
+            from ckpttool.validation.manifest import held_against
+
+            yield from held_against(checkpoint, self.choices.manifest)
 
 
-def _values(checkpoint: Checkpoint, choices: Choices, progress: Progress | None) -> Scan | None:
-    """What reading the values found; None where they are not read."""
-    wanted = choices.values if choices.values is not None else _bytes(checkpoint) <= MOST_READ
-    return scan(checkpoint, figures=choices.figures, progress=progress) if wanted else None
+def _read(values: Scan | None) -> int | None:
+    return values.read_bytes if values is not None else None
 
 
 def _bytes(checkpoint: Checkpoint) -> int:
@@ -94,6 +122,8 @@ def _bytes(checkpoint: Checkpoint) -> int:
 
 def _installed() -> dict[str, str]:
     """Versions of the libraries beside us; nothing is imported for it."""
+    from importlib import metadata  # 20 ms
+
     found: dict[str, str] = {}
     for name in _LIBRARIES:
         try:

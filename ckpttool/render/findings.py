@@ -1,0 +1,90 @@
+"""What a report that judges says in its document, as the formats for CI tell it: checkpoint by checkpoint.
+
+All text that a file may have a say in passes `printable` here, so a line break in a name forges no line of a log and
+a control character breaks no XML.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ckpttool.blocks import Severity
+from ckpttool.render.printable import printable
+
+UNREADABLE = "unreadable"  # the verdict where there is none, because nothing could be read
+_ORDER = {severity: n for n, severity in enumerate(Severity)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldFinding:
+    """A finding, and whether the command fails for it."""
+
+    code: str
+    severity: Severity
+    where: str
+    message: str
+    hint: str
+    fails: bool
+
+    @property
+    def text(self) -> str:
+        """Place, message and next step, the last on a line of its own."""
+        place = f"{self.where}: " if self.where else ""
+        return f"{place}{self.message}" + (f"\n→ {self.hint}" if self.hint else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldCheckpoint:
+    """A checkpoint, and what was found."""
+
+    path: str
+    verdict: str  # as the document says it, or `UNREADABLE`
+    judged: bool  # False: neither good nor bad can be said, which fails the command too
+    speaks: bool  # the exit code speaks of it: the only one, or the newest of a run
+    findings: tuple[ToldFinding, ...]
+    unchecked: Mapping[str, str]  # why a rule could not look, by its code
+
+
+def checkpoints(document: Mapping[str, Any]) -> Iterator[ToldCheckpoint]:
+    """The checkpoints of a document: all of a run, else the one.
+
+    Args:
+        document: with `path`, and either `verdict`, `findings` and `not_checked`, or `error` where nothing could be
+            read; `fail_on` is the severity from which on a finding fails; `checkpoints` are those of a run, the last
+            of which the exit code speaks of.
+    """
+    members = document.get("checkpoints") or [document]
+    threshold = Severity(document.get("fail_on", Severity.SILENT))
+    for n, member in enumerate(members, 1):
+        yield _checkpoint(member, threshold, speaks=n == len(members))
+
+
+def rules(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Code and summary of each rule that ran."""
+    return [(rule["code"], rule["summary"]) for rule in document.get("rules", ())]
+
+
+def _checkpoint(member: Mapping[str, Any], threshold: Severity, *, speaks: bool) -> ToldCheckpoint:
+    failed = member.get("error")
+    found = [{**failed, "severity": Severity.ERROR}] if failed else member.get("findings", ())
+    verdict = UNREADABLE if failed else str(member.get("verdict", ""))
+    return ToldCheckpoint(
+        path=printable(str(member["path"])),
+        verdict=verdict,
+        judged=verdict not in ("not-judged", UNREADABLE),
+        speaks=speaks,
+        findings=tuple(_finding(f, threshold, speaks=speaks) for f in found),
+        unchecked={n["code"]: printable(n["why"]) for n in member.get("not_checked", ())},
+    )
+
+
+def _finding(told: Mapping[str, str], threshold: Severity, *, speaks: bool) -> ToldFinding:
+    severity = Severity(told["severity"])
+    return ToldFinding(
+        code=told["code"],
+        severity=severity,
+        where=printable(told["where"]),
+        message=printable(told["message"]),
+        hint=printable(told["hint"]),
+        fails=speaks and _ORDER[severity] <= _ORDER[threshold],
+    )

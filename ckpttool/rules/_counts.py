@@ -1,0 +1,111 @@
+"""How far training came by each witness: the trainer's counter, the optimizer, the scheduler, the folder's name."""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from ckpttool.elements import number
+from ckpttool.model import Counter, OptimizerState, SchedulerState
+from ckpttool.protocols import Case
+from ckpttool.rules._learning_rates import driven_by, position
+from ckpttool.rules._trained import Precision, said_precision
+from ckpttool.values import TensorRef
+
+# Names in which a number says the trainer's counter.
+_NAMED = {
+    "hf-trainer": re.compile(r"checkpoint-(\d{1,18})"),
+    "deepspeed": re.compile(r"global_step(\d{1,18})(?:_universal)?"),
+    "lightning": re.compile(r".*\bstep=(\d{1,18})(?:-v\d+)?\.ckpt"),
+    "megatron": re.compile(r"iter_(\d{1,18})"),
+}
+_SATURATED = {"bfloat16": 256, "float16": 2048}  # where adding 1 to a narrow `step` stops to change it
+_STATIC = ("LossScaler object", "DeepSpeed fp16 optimizer")  # of bf16 and fp32: the scale never moves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped:
+    """An optimizer, or a scheduler, with how often it was stepped."""
+
+    optimizer: OptimizerState | None = None
+    scheduler: SchedulerState | None = None
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """The witnesses of one checkpoint."""
+
+    counter: Counter | None = None  # the trainer's own count of optimizer steps
+    step: int | None = None  # its value
+    named: int | None = None  # what the folder's or file's name says
+    optimizers: tuple[Stepped, ...] = ()
+    schedulers: tuple[Stepped, ...] = ()  # those that say where they stand, the plateau's left out
+    skipped: int = 0  # steps that the trainer counted and the optimizer did not take, where it says so
+    scaled: bool = False  # a loss scale was at work, so steps may have been skipped
+    processes: int = 1  # whose random states are here
+    epoch: float | None = None
+
+    @property
+    def taken(self) -> int | None:
+        """Most steps that any optimizer took."""
+        return max((o.steps for o in self.optimizers), default=None)
+
+
+def counts_of(case: Case) -> Counts:
+    """The witnesses of a checkpoint, gathered once."""
+    known = case.notes.get("counts")
+    if isinstance(known, Counts):
+        return known
+    found = case.notes["counts"] = _gathered(case)
+    return found
+
+
+def _gathered(case: Case) -> Counts:
+    checkpoint = case.checkpoint
+    counter = next((c for c in checkpoint.counters if c.name == "global_step"), None)
+    skipped = next((number(c.value) for c in checkpoint.counters if c.name == "skipped_steps"), 0)
+    pattern = _NAMED.get(checkpoint.layout)
+    match = pattern.fullmatch(PurePath(checkpoint.path).name) if pattern else None
+    epoch = next((number(c.value) for c in checkpoint.counters if c.name == "epoch"), None)
+    said = said_precision(checkpoint)
+    moving = any(s.enabled and not (s.form in _STATIC and s.scale == 1) for s in checkpoint.scalers)
+    return Counts(
+        counter=counter,
+        step=_whole(number(counter.value)) if counter else None,
+        named=int(match[1]) if match else None,
+        optimizers=tuple(
+            Stepped(optimizer=o, steps=steps) for o in checkpoint.optimizers if (steps := _most(o)) is not None
+        ),
+        schedulers=tuple(
+            Stepped(scheduler=s, steps=steps)
+            for s in checkpoint.schedulers
+            if "num_bad_epochs" not in s.fields and (steps := _whole(position(s))) is not None
+        ),
+        skipped=_whole(skipped) or 0,
+        scaled=moving or (said is not None and said.precision is Precision.FP16),
+        processes=max(len({r.rank for r in checkpoint.rng if r.rank is not None}), 1),
+        epoch=epoch,
+    )
+
+
+def partner(case: Case, scheduler: SchedulerState) -> int | None:
+    """Steps of the optimizers that a scheduler drives; None where none of them counts."""
+    driven = driven_by(case.checkpoint, scheduler)
+    counted = [o.steps for o in counts_of(case).optimizers if any(o.optimizer is d for d in driven)]
+    return max(counted, default=None)
+
+
+def _most(optimizer: OptimizerState) -> int | None:
+    """Most steps of any parameter; None where none are kept, or a narrow type stopped counting."""
+    most = _whole(optimizer.steps[-1]) if optimizer.steps else None
+    if most in _SATURATED.values():
+        steps = (entry.get("step") for entry in optimizer.state.values())
+        if any(isinstance(s, TensorRef) and _SATURATED.get(s.dtype.name) == most for s in steps):
+            return None
+    return most
+
+
+def _whole(value: float | None) -> int | None:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value

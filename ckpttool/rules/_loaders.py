@@ -1,0 +1,147 @@
+"""Which call of a trainer reads a file when training goes on, how, and what comes of a file that cannot be read.
+
+Sources: accelerate/checkpointing.py (`load_accelerator_state`, `load_custom_state`) of 1.15, transformers/trainer.py
+of 5.24, lightning/pytorch/trainer/connectors/checkpoint_connector.py of 2.6, deepspeed/runtime/engine.py of 0.19,
+torch/distributed/checkpoint/filesystem.py of torch 2.13.
+"""
+
+import enum
+import re
+from dataclasses import dataclass
+
+from ckpttool.blocks import Severity
+from ckpttool.protocols import Case
+
+
+class Unpickling(enum.Enum):
+    """What `torch.load` is told about the globals of a file."""
+
+    NOT_A_PICKLE = enum.auto()
+    WEIGHTS_ONLY = enum.auto()  # torch's own list of globals
+    WITH_NUMPY = enum.auto()  # and numpy's arrays
+    ANYTHING = enum.auto()  # weights_only=False
+    OF_THE_SCRIPT = enum.auto()  # whatever the script's own call says
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """The call that reads a file, and what its failure means."""
+
+    call: str  # `Trainer._load_rng_state of transformers`; empty: nothing reads it when training goes on
+    severity: Severity = Severity.ERROR
+    unpickling: Unpickling = Unpickling.WEIGHTS_ONLY
+    to_cpu: bool = True  # storages come to the CPU, whatever device they are tagged with
+
+
+_ACCELERATE = "load_accelerator_state of Accelerate"
+_TRAINER = "of the Trainer"
+_TABLE: dict[str, tuple[tuple[re.Pattern[str], Loader], ...]] = {
+    "accelerate": (
+        # One `try` around all generators: what goes wrong there is a line in the log at INFO.
+        (re.compile(r"random_states_\d+\.pkl"), Loader(_ACCELERATE, Severity.SILENT, Unpickling.WITH_NUMPY)),
+        (
+            re.compile(r"custom_checkpoint_\d+\.pkl"),
+            Loader("load_custom_state of Accelerate", unpickling=Unpickling.ANYTHING),
+        ),
+        (
+            re.compile(r"(?:pytorch_model|optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?\.bin|scaler\.pt"),
+            Loader(_ACCELERATE, unpickling=Unpickling.WITH_NUMPY),
+        ),
+        (re.compile(r"model(?:_\d+)?\.safetensors"), Loader(_ACCELERATE)),
+    ),
+    "hf-trainer": (
+        (re.compile(r"trainer_state\.json"), Loader("TrainerState.load_from_json of transformers")),
+        (
+            re.compile(
+                r"config\.json|model.*\.safetensors(?:\.index\.json)?|pytorch_model.*\.bin(?:\.index\.json)?"
+                r"|(?:.*/)?adapter_model\.(?:safetensors|bin)|(?:.*/)?adapter_config\.json"
+            ),
+            Loader(f"_load_from_checkpoint {_TRAINER}"),
+        ),
+        (re.compile(r"(?:optimizer|scheduler)\.(?:pt|bin)"), Loader(f"_load_optimizer_and_scheduler {_TRAINER}")),
+        (re.compile(r"scaler\.pt"), Loader(f"_load_scaler {_TRAINER}", to_cpu=False)),
+        (
+            re.compile(r"rng_state(?:_\d+)?\.pth"),
+            Loader(f"_load_rng_state {_TRAINER}", unpickling=Unpickling.WITH_NUMPY),
+        ),
+    ),
+    "lightning": ((re.compile(r".*"), Loader("trainer.fit(ckpt_path=…) of Lightning")),),
+    "hf-model": (
+        (re.compile(r"(?:.*/)?(?:config\.json|.*\.safetensors|.*\.bin|.*\.index\.json)"), Loader("from_pretrained")),
+    ),
+    "peft": ((re.compile(r".*adapter_.*"), Loader("PeftModel.from_pretrained")),),
+    "deepspeed": (
+        (re.compile(r".*\.pt"), Loader("engine.load_checkpoint of DeepSpeed", unpickling=Unpickling.ANYTHING)),
+    ),
+    "megatron": ((re.compile(r".*"), Loader("load_checkpoint of Megatron-LM", unpickling=Unpickling.ANYTHING)),),
+}
+_DISTRIBUTED = (
+    (
+        re.compile(r"(?:.*/)?.*_(?:model|optim)_states\.pt"),
+        Loader("engine.load_checkpoint of DeepSpeed", unpickling=Unpickling.ANYTHING),
+    ),
+    # The index is a pickle of torch's own classes, loaded with `pickle.load`.
+    (
+        re.compile(r"(?:.*/)?(?:\.metadata|.*\.distcp)"),
+        Loader("torch.distributed.checkpoint.load", unpickling=Unpickling.ANYTHING),
+    ),
+)
+_OF_TORCH = Loader("torch.load", unpickling=Unpickling.OF_THE_SCRIPT, to_cpu=False)
+_OF_SAFETENSORS = Loader("the safetensors library", unpickling=Unpickling.NOT_A_PICKLE)
+_NOBODY = Loader("", Severity.WARNING, Unpickling.NOT_A_PICKLE)
+
+
+def trainer_of(case: Case) -> str:
+    """The layout; where the checkpoint could not be opened that of its run."""
+    return case.checkpoint.layout or (case.run.layout if case.run is not None else "")
+
+
+def loader_of(case: Case, file: str) -> Loader:
+    """Who reads a file when training goes on.
+
+    Args:
+        file: relative to the checkpoint's folder; empty for a single file.
+    """
+    layout = trainer_of(case)
+    table = _TABLE.get(layout, ())
+    for pattern, loader in (*table, *_DISTRIBUTED):
+        if pattern.fullmatch(file):
+            return loader
+    if table and (file or layout not in ("hf-trainer", "accelerate")):
+        return _NOBODY
+    name = file or case.checkpoint.path
+    return _OF_SAFETENSORS if name.endswith((".safetensors", ".json")) else _OF_TORCH
+
+
+def exception_of(file: str, *, nbytes: int | None, start: bytes) -> str:
+    """The class of what reading a broken file raises; empty where it depends on where it broke.
+
+    Args:
+        file: its name, whose ending decides which library reads it.
+        nbytes: its size.
+        start: its first bytes.
+    """
+    if file.endswith(".safetensors"):
+        return "SafetensorError"
+    if file.endswith(".json"):
+        return "JSONDecodeError"
+    if file.endswith((".distcp", ".metadata")):
+        return "CheckpointException"
+    if nbytes == 0:
+        return "EOFError"
+    if start[:4] == b"PK\3\4":
+        return "RuntimeError or OSError"  # miniz may seek to where nothing is
+    return "UnpicklingError" if start[:1] in (b"<", b"v", b"{") else ""
+
+
+def consequence(loader: Loader, exception: str) -> tuple[Severity, str]:
+    """What becomes of a resume that comes to a broken file: how much that matters, and in words.
+
+    Args:
+        exception: the class that is raised; empty where it is not certain.
+    """
+    if not loader.call:
+        return Severity.WARNING, "nothing reads it when training goes on"
+    if loader.severity is Severity.SILENT:
+        return Severity.SILENT, f"{loader.call} says so at INFO only and goes on without it"
+    return Severity.ERROR, f"{loader.call} raises {exception}" if exception else f"{loader.call} fails on it"

@@ -1,0 +1,69 @@
+"""Lightning's own progress: what `loops` counts, which is all that a resume goes by.
+
+Source: lightning/pytorch/loops/fit_loop.py, training_epoch_loop.py and progress.py of 1.6 to 2.6.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ckpttool.elements import number
+from ckpttool.model import At, Checkpoint
+from ckpttool.values import Value
+
+LOOPS: Final = "loops"
+_FIT = "fit_loop"
+# Optimizer steps of automatic and manual optimization; 1.6 to 1.9 had one loop more around each.
+_STEPS: Final = (
+    ("epoch_loop.automatic_optimization.optim_progress", "optimizer", "step", "total", "completed"),
+    ("epoch_loop.manual_optimization.optim_step_progress", "total", "completed"),
+    ("epoch_loop.batch_loop.optimizer_loop.optim_progress", "optimizer", "step", "total", "completed"),
+    ("epoch_loop.batch_loop.manual_loop.optim_step_progress", "total", "completed"),
+)
+_BATCHES = "epoch_loop.batch_progress"
+_SCHEDULER = ("epoch_loop.scheduler_progress", "total", "completed")
+_EPOCHS = ("epoch_progress", "current", "completed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loops:
+    """Counters of the fit loop; None where it keeps no such."""
+
+    at: At
+    steps: int | None = None  # optimizer steps over all optimizers
+    epochs: int | None = None  # completed in this run of `fit`; what `current_epoch` is after a resume
+    scheduler_steps: int | None = None  # over all schedulers
+    batches: Mapping[str, int]  # `ready`, `started`, `processed`, `completed` of the running epoch
+    last_batch: bool = False
+    loader: bool = False  # the states of resumable data loaders are kept
+
+
+def loops_of(checkpoint: Checkpoint) -> Loops | None:
+    """The fit loop's counters; None where the checkpoint has none."""
+    kept = next((d for d in checkpoint.data if d.name == LOOPS and d.at.path == (LOOPS,)), None)
+    fit = kept.fields.get(_FIT) if kept and checkpoint.layout == "lightning" else None
+    if kept is None or not isinstance(fit, dict):
+        return None
+    steps = [n for path in _STEPS if (n := _whole(_inside(fit, path))) is not None]
+    batches = _inside(fit, (_BATCHES, "current"))
+    found = {k: n for k, v in batches.items() if (n := _whole(v)) is not None} if isinstance(batches, dict) else {}
+    return Loops(
+        at=At("", (LOOPS, _FIT)),
+        steps=sum(steps) if steps else None,
+        epochs=_whole(_inside(fit, _EPOCHS)),
+        scheduler_steps=_whole(_inside(fit, _SCHEDULER)),
+        batches=found,
+        last_batch=_inside(fit, (_BATCHES, "is_last_batch")) is True,
+        loader=bool(_inside(fit, ("state_dict", "combined_loader"))),
+    )
+
+
+def _inside(value: Value, path: tuple[str, ...]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _whole(value: Value) -> int | None:
+    found = number(value)
+    return found if isinstance(found, int) else None

@@ -1,0 +1,21 @@
+"""Where a finding points, and how many of something there are, as people write them."""
+
+from ckpttool.model import At, Weights
+from ckpttool.writers.reach import spelled_path
+
+
+def place(at: At, *steps: object) -> str:
+    """`optimizer.bin: param_groups[0].lr`; the file alone, or the path alone in a checkpoint of one file."""
+    spelled = spelled_path((*at.path, *steps))
+    return f"{at.file}: {spelled}" if at.file and spelled else at.file or spelled
+
+
+def count(number: int, thing: str) -> str:
+    """`1 name`, `1,024 names`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def place_of(weights: Weights, fqn: str) -> str:
+    """Where one tensor of a state_dict is, which may be in a shard or deeper than its name says."""
+    path = weights.paths.get(fqn, (*weights.at.path, fqn))
+    return place(At(weights.files.get(fqn, weights.at.file), path))

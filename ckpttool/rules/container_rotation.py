@@ -1,0 +1,129 @@
+"""container.rotation: the run has checkpoints of another run, or none where its state says that the best one is."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any, ClassVar
+
+from ckpttool.blocks import Finding, Severity
+from ckpttool.model import Checkpoint
+from ckpttool.protocols import Case, Needs, NotChecked
+from ckpttool.rules._siblings import others
+
+_KEPT = ("best_k_models", "last_model_path", "best_model_path")  # of Lightning's ModelCheckpoint
+
+
+class Rotation:
+    """What the trainer will keep, delete and take for the newest is not what lies there.
+
+    What: `best_model_checkpoint` of the Trainer against the folders; the training history that `trainer_state.json`
+    keeps, of the checkpoint with the highest number against the others; the files that Lightning's ModelCheckpoint says
+    it keeps, in the newest file, against those that are there.
+
+    Why: the Trainer compares whole paths, so after a move it no longer knows its best checkpoint: rotation deletes it,
+    and `load_best_model_at_end` goes without. `resume_from_checkpoint=True` takes the highest number, also where it is
+    left from an earlier run.
+
+    Example: `warning: trainer_state.json: it is of another run than checkpoint-300: at step 50 its loss is 2.1, there
+    1.9; resume_from_checkpoint=True takes this one, the highest number`
+
+    Reference: transformers/trainer_utils.py `rotate_checkpoints` and `get_last_checkpoint`, trainer.py
+    `_load_best_model`, 5.24; lightning/pytorch/callbacks/model_checkpoint.py, 2.6; issues transformers#39560,
+    transformers#48315.
+    """
+
+    code: ClassVar[str] = "container.rotation"
+    needs: ClassVar[Needs] = Needs.NOTHING
+
+    def check(self, case: Case) -> Iterator[Finding | NotChecked]:
+        if case.run is None:
+            if _state(case.checkpoint).get("best_model_checkpoint"):
+                yield NotChecked(code=self.code, why="the checkpoints beside it were not looked at: name their folder")
+            return
+        if case.checkpoint.layout == "hf-trainer":
+            yield from self._best(case)
+            yield from self._stale(case)
+        elif case.checkpoint.layout == "lightning" and case.run.checkpoints[-1] is case.checkpoint:
+            yield from self._kept(case)
+
+    def _best(self, case: Case) -> Iterator[Finding]:
+        """The path of the best checkpoint, which the Trainer takes as it stands."""
+        best = _state(case.checkpoint).get("best_model_checkpoint")
+        if not isinstance(best, str) or not best:
+            return
+        here = {Path(c.path).name: c.path for c in case.run.checkpoints} if case.run is not None else {}
+        name = PurePath(best).name
+        if name not in here:
+            said = "is not among the checkpoints here, and load_best_model_at_end does not find it"
+        elif not PurePath(best).is_absolute() or Path(best) == Path(here[name]).absolute():
+            return
+        else:
+            said = f"is {name} of another place; rotation may delete it here, and load_best_model_at_end looks there"
+        yield Finding(
+            code=self.code,
+            severity=Severity.WARNING,
+            where="trainer_state.json: best_model_checkpoint",
+            message=f"the best checkpoint, {best}, {said}",
+            hint="put the path of this machine into trainer_state.json, or keep a copy of the best one elsewhere",
+        )
+
+    def _stale(self, case: Case) -> Iterator[Finding]:
+        """A highest number whose history is not that of the checkpoints before it."""
+        run = case.run
+        if run is None or run.checkpoints[-1] is not case.checkpoint:
+            return
+        mine = _losses(case.checkpoint)
+        for other in reversed(others(case)):
+            theirs = _losses(other)
+            apart = next((step for step in sorted(mine.keys() & theirs.keys()) if mine[step] != theirs[step]), None)
+            if apart is None:
+                continue
+            yield Finding(
+                code=self.code,
+                severity=Severity.WARNING,
+                where="trainer_state.json: log_history",
+                message=f"it is of another run than {Path(other.path).name}: at step {apart:,} its loss is "
+                f"{mine[apart]:g}, there {theirs[apart]:g}; resume_from_checkpoint=True takes this one, the "
+                "highest number",
+                hint="name the checkpoint to resume from, and move the other run's away",
+            )
+            return
+
+    def _kept(self, case: Case) -> Iterator[Finding]:
+        """Files that ModelCheckpoint believes to be there."""
+        here = {Path(c.path).name for c in case.run.checkpoints} if case.run is not None else set()
+        for custom in case.checkpoint.custom:
+            if not custom.name.startswith("callbacks.ModelCheckpoint") or not isinstance(custom.value, dict):
+                continue
+            gone = sorted({PurePath(p).name for p in _paths(custom.value)} - here)
+            if gone:
+                yield Finding(
+                    code=self.code,
+                    severity=Severity.WARNING,
+                    where=custom.name,
+                    message=f"ModelCheckpoint says that it keeps {', '.join(gone)}, which is not beside this file",
+                    hint="get it from where the run was, if it is to be the best or the one to go back to",
+                )
+
+
+def _paths(state: Mapping[Any, Any]) -> Iterator[str]:
+    """What a ModelCheckpoint says it keeps: the keys of `best_k_models`, and single paths."""
+    for key in _KEPT:
+        value = state.get(key)
+        yield from (p for p in (value if isinstance(value, dict) else [value]) if isinstance(p, str) and p)
+
+
+def _state(checkpoint: Checkpoint) -> Mapping[Any, Any]:
+    """The rest of `trainer_state.json`, beside its counters."""
+    value = next((c.value for c in checkpoint.custom if c.name == "trainer_state"), None)
+    return value if isinstance(value, dict) else {}
+
+
+def _losses(checkpoint: Checkpoint) -> dict[int, float]:
+    """The training loss by step."""
+    found: dict[int, float] = {}
+    history = _state(checkpoint).get("log_history")
+    for entry in history if isinstance(history, list) else ():
+        match entry:
+            case {"step": int(step), "loss": int() | float() as loss}:
+                found[step] = loss
+    return found

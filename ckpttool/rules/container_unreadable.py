@@ -1,0 +1,83 @@
+"""container.unreadable: a file that loading refuses."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ckpttool.blocks import Finding, Severity
+from ckpttool.protocols import Case, Needs, NotChecked
+from ckpttool.rules._loaders import consequence, exception_of, loader_of
+from ckpttool.rules._siblings import fall_back
+from ckpttool.rules._troubles import UNREADABLE, Trouble, size_of, start_of, troubles_of
+
+# Codes of what we did not read, though loading may well do: over a limit, or of a kind that we do not know.
+_UNREAD = frozenset(
+    ("file.limit", "file.unsupported", "zip.unread-member", "layout.too-large", "optimizer.too-large",
+     "module.too-deep", "layout.not-yet")
+)  # fmt: skip
+# Codes of what torch.load reads all the same, in one of two ways.
+_READ_ALL_THE_SAME = frozenset(("zip.local-header", "zip.second-archive", "zip.marked-as-folder"))
+# Classes that torch 2.13 raises, where the code alone decides.
+_RAISES = {
+    "zip.missing-storage": "RuntimeError",
+    "zip.storage-size": "RuntimeError",
+    "zip.no-version": "RuntimeError",
+    "zip.torch-1.4": "RuntimeError",
+    "file.unreadable": "PermissionError",
+}
+
+
+class Unreadable:
+    """A file that a resume has to read is cut short, damaged, or something else than its name says.
+
+    What: every file of the checkpoint is opened and its structure read; a zip archive's directory, members and sizes
+    are held against each other, a safetensors header against the file's size, a pickle is read to its end.
+
+    Why: the trainer raises when it comes to that file, often after the model was already loaded. A random_states file
+    of Accelerate is an exception: it goes on without a word, with other random numbers. What no trainer reads when
+    training goes on (`training_args.bin`) is only a warning.
+
+    Example: `error: optimizer.pt: the archive has no end record …; _load_optimizer_and_scheduler of the Trainer raises
+    RuntimeError`
+
+    Reference: torch/serialization.py `load`, torch 2.13; safetensors 0.8; accelerate/checkpointing.py
+    `load_accelerator_state`, 1.15; transformers/trainer.py, 5.24; issues
+    ultralytics#5793, pytorch-lightning#688.
+    """
+
+    code: ClassVar[str] = UNREADABLE
+    needs: ClassVar[Needs] = Needs.NOTHING
+
+    def check(self, case: Case) -> Iterator[Finding | NotChecked]:
+        for trouble in troubles_of(case.checkpoint, self.code):
+            found = trouble.finding
+            if trouble.empty or found.severity is Severity.NOTE:
+                continue
+            if found.code in _UNREAD:
+                place = f"{found.where}: " if found.where else ""
+                yield NotChecked(code=self.code, why=f"{place}{found.message}")
+                continue
+            yield self._judged(case, trouble)
+
+    def _judged(self, case: Case, trouble: Trouble) -> Finding:
+        found = trouble.finding
+        lasting = found.code == "zip.torch-1.4"  # a warning of the reader's, since it can be read here
+        if found.code in _READ_ALL_THE_SAME or (found.severity is not Severity.ERROR and not lasting):
+            severity, message = Severity.WARNING, found.message
+        else:
+            severity, said = consequence(loader_of(case, trouble.file), _class(case, trouble))
+            message = f"{found.message}; {said}"
+        hint = found.hint if severity is Severity.WARNING else fall_back(case, found.hint)
+        where = found.where or trouble.file
+        return Finding(code=self.code, severity=severity, where=where, message=message, hint=hint)
+
+
+def _class(case: Case, trouble: Trouble) -> str:
+    """The class of what is raised; empty where it is not certain."""
+    known = _RAISES.get(trouble.finding.code)
+    name = trouble.file or case.checkpoint.path
+    torch_reads = not name.endswith((".safetensors", ".json"))
+    if known is None and not (torch_reads and trouble.finding.code == "file.damaged"):
+        checkpoint = case.checkpoint
+        size = size_of(checkpoint, trouble.file)
+        known = exception_of(name, nbytes=size, start=start_of(checkpoint, trouble.file))
+    return known or ""

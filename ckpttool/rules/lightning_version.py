@@ -1,0 +1,129 @@
+"""`lightning.version`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from ckpttool.blocks import Finding, Severity
+from ckpttool.model import Checkpoint
+from ckpttool.protocols import Case, Needs
+from ckpttool.values import Value
+
+_VERSION = "pytorch-lightning_version"
+_MARKS = ("state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks")
+_FEWEST = 4  # of the marks; so many together are Lightning's
+_STATES = ("optimizer_states", "lr_schedulers")
+_CONNECTOR = "lightning/pytorch/trainer/connectors/checkpoint_connector.py"
+_MIGRATION = "lightning/pytorch/utilities/migration"
+_ONLY = {
+    "optimizer_states": "Trying to restore optimizer state but checkpoint contains only the model",
+    "lr_schedulers": "Trying to restore learning rate scheduler state but checkpoint contains only the model",
+}
+_RELEASE = re.compile(r"\s*v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?[-_.+a-z0-9]*\s*", re.IGNORECASE)
+
+
+class LightningVersion:
+    """A Lightning checkpoint without a key that Lightning reads, or of a version that is not the installed one.
+
+    What: `pytorch-lightning_version`, `state_dict`, `optimizer_states`, `lr_schedulers`, `loops.fit_loop`, and before
+    1.6 `global_step` and `epoch`; the version, where it is known which one is installed.
+
+    Why: `fit(ckpt_path=)` raises KeyError on each of them, some after the weights were loaded. A file that was saved as
+    weights only lacks both states, which is a note: it was not meant to resume from.
+
+    Example: `lr_schedulers is not there: Lightning raises KeyError`
+
+    Reference: lightning/pytorch/trainer/connectors/checkpoint_connector.py, lightning/pytorch/utilities/migration,
+    Lightning 2.6; unitaryai/detoxify#45.
+    """
+
+    code: ClassVar[str] = "lightning.version"
+    needs: ClassVar[Needs] = Needs.NOTHING
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        here = case.checkpoint
+        root = _root(here)
+        if here.layout != "lightning":
+            if here.layout == "plain" and sum(key in root for key in _MARKS) >= _FEWEST:
+                yield self._error(_VERSION, f"KeyError: {_VERSION!r} in _get_version ({_MIGRATION}/utils.py)")
+            return
+        version = root.get(_VERSION)
+        yield from self._keys(root)
+        if isinstance(version, str):
+            yield from self._old(root, version)
+            yield from self._newer(version, case.installed or {})
+
+    def _keys(self, root: Mapping[Any, Value]) -> Iterator[Finding]:
+        if "state_dict" not in root:
+            yield self._error("state_dict", f"KeyError: 'state_dict' in load_model_state_dict ({_CONNECTOR})")
+        lacking = [key for key in _STATES if key not in root]
+        if lacking == list(_STATES) and "callbacks" not in root:
+            yield self._finding(
+                Severity.NOTE,
+                "optimizer_states",
+                f"it was saved with weights alone: fit(ckpt_path=) raises KeyError: '{_ONLY['optimizer_states']}…' "
+                f"({_CONNECTOR})",
+                "load it with load_from_checkpoint, and resume from one with save_weights_only=False",
+            )
+        else:
+            for key in lacking:
+                yield self._error(key, f"KeyError: '{_ONLY[key]}…' in restore_optimizers_and_schedulers ({_CONNECTOR})")
+        loops = root.get("loops")
+        if isinstance(loops, dict) and "fit_loop" not in loops and not _before_1_6(root.get(_VERSION)):
+            yield self._error("loops.fit_loop", f"KeyError: 'fit_loop' in restore_loops ({_CONNECTOR})")
+
+    def _old(self, root: Mapping[Any, Value], version: str) -> Iterator[Finding]:
+        release = _release(version)
+        if release is None:
+            yield self._finding(
+                Severity.ERROR,
+                _VERSION,
+                f"the version is {version[:40]!r}: Lightning raises InvalidVersion in migrate_checkpoint "
+                f"({_MIGRATION}/utils.py)",
+                "set it to the version that saved the file",
+            )
+        elif release < (1, 6, 0):
+            for key in ("global_step", "epoch"):
+                if key not in root:
+                    yield self._error(
+                        key, f"KeyError: {key!r} when it migrates a file of {version} ({_MIGRATION}/migration.py)"
+                    )
+
+    def _newer(self, version: str, installed: Mapping[str, str]) -> Iterator[Finding]:
+        have = installed.get("lightning") or installed.get("pytorch-lightning")
+        mine, its = _release(version), _release(have or "")
+        if mine is not None and its is not None and mine > its:
+            yield self._finding(
+                Severity.WARNING,
+                _VERSION,
+                f"it was saved by Lightning {version}, and {have} is installed, which takes it as it is and warns",
+                f"install lightning>={version}",
+            )
+
+    def _error(self, key: str, raised: str) -> Finding:
+        return self._finding(
+            Severity.ERROR,
+            key,
+            f"{key} is not there: Lightning raises {raised}",
+            "resume from a checkpoint that has it",
+        )
+
+    def _finding(self, severity: Severity, where: str, message: str, hint: str) -> Finding:
+        return Finding(code=self.code, severity=severity, where=where, message=message, hint=hint)
+
+
+def _root(checkpoint: Checkpoint) -> Mapping[Any, Value]:
+    contents = checkpoint.contents.get("")
+    return contents.root if contents is not None and isinstance(contents.root, dict) else {}
+
+
+def _release(version: str) -> tuple[int, int, int] | None:
+    """The release that a version names, `2.6.1` as (2, 6, 1); None for what is no version."""
+    match = _RELEASE.fullmatch(version)
+    return None if match is None else (int(match[1]), int(match[2] or 0), int(match[3] or 0))
+
+
+def _before_1_6(version: Value) -> bool:
+    """Whether Lightning puts the loops in by itself (migration.py `_migrate_loop_global_step_to_progress_tracking`)."""
+    release = _release(version) if isinstance(version, str) else None
+    return release is not None and release < (1, 6, 0)

@@ -1,0 +1,76 @@
+"""load.weights-only: a file that torch.load refuses unless it is told to run what the file says."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ckpttool.blocks import Finding, Severity
+from ckpttool.model import GlobalUse
+from ckpttool.protocols import Case, Needs
+from ckpttool.rules._globals import NUMPY_GLOBALS, named, of_files
+from ckpttool.rules._loaders import Loader, Unpickling, consequence, loader_of
+from ckpttool.values import Trust
+
+
+class WeightsOnly:
+    """The file names globals that `torch.load(weights_only=True)`, the default since torch 2.6, does not accept.
+
+    What: the globals that each pickle names, against torch's list and what Accelerate and the Trainer add to it; for
+    each loader how it loads. Nothing is imported for it. numpy scalars, `argparse.Namespace`, paths, `defaultdict`,
+    OmegaConf and classes of one's own are the usual ones.
+
+    Why: the trainer raises `UnpicklingError`. Where the script itself calls `torch.load`, it may pass
+    `weights_only=False`, so that is only a warning, unless the file runs code by itself.
+
+    Example: `error: optimizer.pt: _load_optimizer_and_scheduler of the Trainer raises UnpicklingError: torch's list
+    lacks numpy.dtype at param_groups[0].lr`
+
+    Reference: torch/_weights_only_unpickler.py, torch 2.13; accelerate/utils/other.py `load`, 1.15;
+    transformers/trainer_pt_utils.py `safe_globals`, 5.24; lightning/fabric/utilities/cloud_io.py `_load`, 2.6; issues
+    transformers#40500, nerfstudio#3683.
+    """
+
+    code: ClassVar[str] = "load.weights-only"
+    needs: ClassVar[Needs] = Needs.NOTHING
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for file, uses in of_files(case):
+            contents = case.checkpoint.contents[file]
+            loader = loader_of(case, file)
+            added = NUMPY_GLOBALS if loader.unpickling is Unpickling.WITH_NUMPY else frozenset()
+            refused = [use for use in uses if use.ref not in added]
+            dangerous = [use for use in refused if use.trust is Trust.DANGEROUS]
+            where = file or contents.name
+            if dangerous:
+                yield self._dangerous(loader, where, dangerous)
+            elif refused and loader.call and loader.unpickling is not Unpickling.ANYTHING:
+                yield self._refused(loader, where, refused, pickled=contents.container == "pickle")
+
+    def _dangerous(self, loader: Loader, where: str, uses: list[GlobalUse]) -> Finding:
+        refusing = loader.unpickling in (Unpickling.WEIGHTS_ONLY, Unpickling.WITH_NUMPY) and loader.call
+        raises = f"; {loader.call} raises UnpicklingError" if refusing else ""
+        return Finding(
+            code=self.code,
+            severity=Severity.ERROR,
+            where=where,
+            message=f"loading it the usual way would run code: {named(uses)}{raises}",
+            hint="do not load this file with pickle or torch.load(weights_only=False); ask where it comes from",
+        )
+
+    def _refused(self, loader: Loader, where: str, uses: list[GlobalUse], *, pickled: bool) -> Finding:
+        lacks = f"torch's list lacks {named(uses)}"
+        mended = f"ckpt convert {where} OUT.pt --plain makes builtins and tensors of most of them, or"
+        if loader.unpickling is Unpickling.OF_THE_SCRIPT:
+            call = (
+                "pickle.load imports them"
+                if pickled
+                else "torch.load raises UnpicklingError without weights_only=False"
+            )
+            return Finding(
+                code=self.code, severity=Severity.WARNING, where=where, message=f"{lacks}; {call}",
+                hint=f"{mended} load it with weights_only=False where you trust it",
+            )  # fmt: skip
+        severity, said = consequence(loader, "UnpicklingError")
+        return Finding(
+            code=self.code, severity=severity, where=where, message=f"{lacks}; {said}",
+            hint=f"{mended} allow them with torch.serialization.add_safe_globals where you trust the file",
+        )  # fmt: skip

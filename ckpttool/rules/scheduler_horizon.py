@@ -1,0 +1,158 @@
+"""A schedule ends where training does not."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from ckpttool.blocks import Finding, Severity
+from ckpttool.elements import number
+from ckpttool.model import Checkpoint, SchedulerState
+from ckpttool.protocols import Case, Needs, NotChecked
+from ckpttool.rules._counts import counts_of
+from ckpttool.rules._learning_rates import alike, last_rates, position, said
+from ckpttool.rules._places import place
+from ckpttool.rules._schedules import base_rates
+from ckpttool.rules._trained import siblings
+from ckpttool.values import Value
+
+_KEYS = {"OneCycleLR": "total_steps", "CosineAnnealingLR": "T_max", "PolynomialLR": "total_iters"}
+_WHOLE = 1e-3  # steps; how near to a whole number a horizon must come that was worked out
+
+
+class SchedulerHorizon:
+    """The end that the schedule was made for is not where training ends.
+
+    What: a stored horizon (`T_max`, `total_steps`, `total_iters`) that is passed, or that ends before `max_steps`;
+    and, of the Trainer's linear and cosine schedules, which store none, the horizon that the learning rate shows
+    against `max_steps`. Whether the script was given another number of steps is not in the checkpoint.
+
+    Why: torch's classes bring their old horizon with them and ignore the new one, so the rate stays at its end, or
+    rises again. LambdaLR stores none, so the rate jumps to where the new horizon puts it.
+
+    Example: `scheduler.bin: T_max: CosineAnnealingLR stands at step 13 of T_max 10: the learning rate rises again`
+
+    Reference: torch/optim/lr_scheduler.py (2.13), `load_state_dict`; transformers optimization.py (5.24),
+    transformers#4383; insightface#2143.
+    """
+
+    code: ClassVar[str] = "scheduler.horizon"
+    needs: ClassVar[Needs] = Needs.NOTHING
+
+    def check(self, case: Case) -> Iterator[Finding | NotChecked]:
+        """What each scheduler says of its end, and how the Trainer's own changed within a run."""
+        for scheduler in case.checkpoint.schedulers:
+            if "lr_lambdas" in scheduler.fields:
+                yield from self._of_function(case, scheduler)
+            else:
+                yield from self._stored(case, scheduler)
+        yield from self._changed(case)
+
+    def _stored(self, case: Case, scheduler: SchedulerState) -> Iterator[Finding]:
+        name = scheduler.candidates[0] if scheduler.candidates else ""
+        key, step = _KEYS.get(name, ""), position(scheduler)
+        end = number(scheduler.fields.get(key)) if key else None
+        if end is None or step is None or end <= 0:
+            return
+        more = _to_come(case)
+        where = place(scheduler.at, key)
+        stands = f"{name} stands at step {step:,} of {key} {end:,}"
+        if name == "OneCycleLR" and step >= end:
+            yield self._at_end(case, where, stands, more=more)
+        elif name == "CosineAnnealingLR" and step > end:
+            yield self._finding(Severity.WARNING, where, f"{stands}: the learning rate rises again")
+        elif name == "PolynomialLR" and step >= end and more:
+            yield self._finding(Severity.WARNING, where, f"{stands}, and {more}: nothing is learnt at a rate of 0")
+        elif more and step == counts_of(case).taken and end < (_max_steps(case.checkpoint) or 0):
+            yield self._finding(Severity.WARNING, where, f"{stands}, and {more}: the schedule ends before")
+
+    def _at_end(self, case: Case, where: str, stands: str, *, more: str) -> Finding:
+        """One step more raises; Accelerate does not take it."""
+        if case.checkpoint.layout == "accelerate":
+            return self._finding(Severity.NOTE, where, f"{stands}: Accelerate steps it no further")
+        raised = "the next scheduler.step() raises ValueError in get_lr of torch/optim/lr_scheduler.py"
+        if more:
+            return self._finding(Severity.ERROR, where, f"{stands}, and {more}: {raised}")
+        return self._finding(Severity.NOTE, where, f"{stands}; to go on from here, {raised}")
+
+    def _of_function(self, case: Case, scheduler: SchedulerState) -> Iterator[Finding | NotChecked]:
+        """The Trainer's schedules by the rate they left; any other function is not in the file."""
+        checkpoint, step = case.checkpoint, number(scheduler.fields.get("last_epoch"))
+        kind, total = checkpoint.config.get("lr_scheduler_type"), _max_steps(checkpoint)
+        if checkpoint.layout != "hf-trainer" or kind not in ("linear", "cosine") or total is None or step is None:
+            why = "LambdaLR stores neither its function nor where it ends"
+            yield NotChecked(code=self.code, why=why)
+            return
+        bases, last = base_rates(scheduler.fields), last_rates(scheduler)
+        warm = _warm_up(checkpoint.config, total)
+        shown = None if checkpoint.config.get("lr_scheduler_kwargs") else _shown(str(kind), last, bases, step, warm)
+        if shown is not None and total not in (shown, step):
+            yield self._finding(
+                Severity.WARNING,
+                place(scheduler.at, "_last_lr"),
+                f"lr is {said(last)} at step {step:,}, as of a {kind} schedule over {shown:,} steps; max_steps is "
+                f"{total:,}, so the rate jumps when training goes on",
+            )
+
+    def _changed(self, case: Case) -> Iterator[Finding]:
+        """The Trainer rebuilds the schedule for the `max_steps` of today, and the rate jumps there."""
+        total, step = _max_steps(case.checkpoint), counts_of(case).step
+        if case.checkpoint.layout != "hf-trainer" or total is None or step is None or not case.checkpoint.schedulers:
+            return
+        earlier = [
+            (s, t) for s in siblings(case) if (t := _max_steps(s)) is not None and t != total and _is_before(s, step)
+        ]
+        if earlier:
+            before, was = earlier[-1]
+            yield self._finding(
+                Severity.NOTE,
+                "trainer_state.json: max_steps",
+                f"max_steps is {total:,}, and was {was:,} in {before.path}: the learning rate jumped there",
+            )
+
+    def _finding(self, severity: Severity, where: str, message: str) -> Finding:
+        hint = "" if severity is Severity.NOTE else "make the schedule anew for the steps that are left, or end at it"
+        return Finding(code=self.code, severity=severity, where=where, message=message, hint=hint)
+
+
+def _max_steps(checkpoint: Checkpoint) -> int | None:
+    found = next((number(c.value) for c in checkpoint.counters if c.name == "max_steps"), None)
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _to_come(case: Case) -> str:
+    """`max_steps is 20` where training goes on after this checkpoint; empty where nothing says so."""
+    total, step = _max_steps(case.checkpoint), counts_of(case).step
+    return f"max_steps is {total:,}" if total is not None and step is not None and step < total else ""
+
+
+def _is_before(checkpoint: Checkpoint, step: int) -> bool:
+    found = next((number(c.value) for c in checkpoint.counters if c.name == "global_step"), None)
+    return found is not None and found < step
+
+
+def _warm_up(config: Mapping[str, Value], total: int) -> int:
+    """Steps of warm-up: a share where it is below 1, or `warmup_ratio` of older releases.
+
+    Source: transformers/training_args.py (4.40 and 5.24), `get_warmup_steps`
+    """
+    steps, ratio = number(config.get("warmup_steps")) or 0, number(config.get("warmup_ratio")) or 0
+    if steps >= 1 and math.isfinite(steps):
+        return int(steps)
+    share = steps or ratio
+    return math.ceil(total * share) if 0 < share < 1 else 0
+
+
+def _shown(kind: str, last: Any, bases: Any, step: float, warm: int) -> int | None:
+    """The horizon at which a schedule of this kind gives this rate; None where the rate does not say.
+
+    Source: transformers/optimization.py, `_get_linear_schedule_with_warmup_lr_lambda` and its cosine twin
+    """
+    if not last or len(last) != len(bases) or not all(bases) or step <= warm:
+        return None
+    factor = last[0] / bases[0]
+    if not 0 < factor < 1 or not alike(last, [factor * base for base in bases]):
+        return None
+    part = 1 - factor if kind == "linear" else math.acos(2 * factor - 1) / math.pi
+    total = warm + (step - warm) / part
+    whole = round(total)
+    return whole if abs(total - whole) < _WHOLE and whole > step else None

@@ -1,0 +1,120 @@
+"""A learning rate schedule was at work, and it was not saved."""
+
+import re
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ckpttool.blocks import Finding, Severity
+from ckpttool.model import Checkpoint, OptimizerState
+from ckpttool.protocols import Case, Needs
+from ckpttool.rules._learning_rates import alike, rates_of, said
+from ckpttool.rules._places import place
+from ckpttool.rules._siblings import fall_back
+from ckpttool.rules._trained import siblings
+
+_NUMBERED = re.compile(r"scheduler(?:_(\d{1,9}))?\.bin")  # Accelerate's
+_FROM_EPOCH = ("timm",)  # trainers that set the schedule by the epoch, and save none
+_OWN = ("fairseq", "megatron")  # where another key is the schedule
+
+
+class SchedulerMissing:
+    """The optimizer's groups were driven by a scheduler, and no scheduler state is here.
+
+    What: param groups hold `initial_lr`, which only a scheduler puts there, or the Trainer's `scheduler.pt` is not
+    beside its `optimizer.pt`, or one of Accelerate's numbered files is gone.
+
+    Why: the schedule starts over. The learning rate warms up again, or jumps back to its peak, and nothing says so.
+
+    Example: `optimizer.pt: scheduler.pt is missing, so the Trainer restores neither the schedule nor optimizer.pt,
+    and says nothing: the learning rate starts anew instead of at 0.000667`
+
+    Reference: transformers trainer.py (5.24), `_load_optimizer_and_scheduler`; accelerate checkpointing.py (1.15),
+    `load_accelerator_state`; torch/optim/lr_scheduler.py (2.13), `LRScheduler.__init__`; lightly-train#301.
+    """
+
+    code: ClassVar[str] = "scheduler.missing"
+    needs: ClassVar[Needs] = Needs.NOTHING
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """One finding, in the words of the trainer that would look for the schedule."""
+        checkpoint = case.checkpoint
+        if checkpoint.layout == "accelerate":
+            yield from self._accelerate(case)
+        if checkpoint.schedulers or _unread(checkpoint) or checkpoint.layout in (*_FROM_EPOCH, *_OWN):
+            return
+        if checkpoint.layout == "hf-trainer":
+            yield from self._trainer(case)
+        elif checkpoint.layout != "accelerate" or not self._absent(case):
+            yield from self._driven(case)
+
+    def _trainer(self, case: Case) -> Iterator[Finding]:
+        optimizers = case.checkpoint.optimizers
+        if not optimizers:
+            return
+        rates = said(rates_of(optimizers[0]))
+        at = f" instead of at {rates}" if rates else ""
+        yield Finding(
+            code=self.code,
+            severity=Severity.SILENT,
+            where="scheduler.pt",
+            message="scheduler.pt is missing, so the Trainer restores neither the schedule nor "
+            f"{optimizers[0].at.file}, and says nothing: the learning rate starts anew{at}",
+            hint=fall_back(case, "get the file again"),
+        )
+
+    def _accelerate(self, case: Case) -> Iterator[Finding]:
+        for file, sign in self._absent(case):
+            yield Finding(
+                code=self.code,
+                severity=Severity.ERROR,
+                where=file,
+                message=f"{file} is missing while {sign}: load_state raises FileNotFoundError in "
+                "load_accelerator_state of accelerate/checkpointing.py; weights and optimizer are loaded by then",
+                hint=fall_back(case, "get the file again"),
+            )
+
+    def _absent(self, case: Case) -> list[tuple[str, str]]:
+        """Files that `save_state` must have written, each with what shows it: a gap in the numbers, a sibling."""
+        have = _numbers(case.checkpoint)
+        gaps = [n for n in range(max(have, default=0)) if n not in have]
+        absent = [(_file(n), f"{_file(max(have))} is there") for n in gaps[:1]]
+        full = max((s for s in siblings(case)), key=lambda s: len(_numbers(s)), default=None)
+        if not absent and full is not None and (lost := sorted(_numbers(full) - have)):
+            absent.append((_file(lost[0]), f"{full.path} has one"))
+        return absent
+
+    def _driven(self, case: Case) -> Iterator[Finding]:
+        """Groups with `initial_lr` and nothing that moved it: the script may derive the schedule from its counter."""
+        driven = [o for o in case.checkpoint.optimizers if any("initial_lr" in g.hyperparameters for g in o.groups)]
+        for optimizer in driven[:1]:
+            yield Finding(
+                code=self.code,
+                severity=Severity.WARNING,
+                where=place(optimizer.at, "param_groups", 0, "initial_lr"),
+                message=f"a scheduler drove the optimizer ({_moved(optimizer)}), and no scheduler state was saved: "
+                "unless the script works it out from its counters, the schedule starts over",
+                hint="save scheduler.state_dict() too; before resuming, step the schedule to where training stopped",
+            )
+
+
+def _moved(optimizer: OptimizerState) -> str:
+    first, now = rates_of(optimizer, "initial_lr"), rates_of(optimizer)
+    if not first or not now or alike(first, now):
+        return f"initial_lr {said(first)}" if first else "initial_lr is kept"
+    return f"initial_lr {said(first)}, lr {said(now)}"
+
+
+def _numbers(checkpoint: Checkpoint) -> set[int]:
+    return {int(m[1] or 0) for part in checkpoint.files if (m := _NUMBERED.fullmatch(part.name))}
+
+
+def _file(number: int) -> str:
+    return f"scheduler_{number}.bin" if number else "scheduler.bin"
+
+
+def _unread(checkpoint: Checkpoint) -> bool:
+    """Whether a scheduler's file is there that could not be read, or Lightning's own key is gone, which raises."""
+    if checkpoint.layout == "lightning":
+        contents = checkpoint.contents.get("")
+        return not (contents and isinstance(contents.root, dict) and "lr_schedulers" in contents.root)
+    return any("sched" in p.name.rsplit("/", 1)[-1] and p.name not in checkpoint.contents for p in checkpoint.files[1:])
