@@ -28,3 +28,4 @@ bench:
 
 docs:
 	$(PYTHON) -m ckpttool.cli.manual > docs/cli.md
+	$(PYTHON) -m ckpttool.cli.rule_pages > docs/rules.md

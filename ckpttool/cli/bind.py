@@ -101,9 +101,10 @@ def _writer(output: str) -> Callable[[Mapping[str, object], TextIO], None] | Non
 
             return junit.writer()
         case "sarif":
+            from ckpttool import __version__
             from ckpttool.render import sarif
 
-            return sarif.writer()
+            return sarif.writer(__version__)
         case _:
             from ckpttool.render import json
 

@@ -55,6 +55,7 @@ class Original:
     name: str  # of the file, as it is called when it comes back
     contents: Contents
     root: Value
+    labels: Mapping[int, str] = field(default_factory=dict)  # FQNs that are not the key paths, by `id` of the tensor
 
     @property
     def protocol(self) -> int:
@@ -163,6 +164,7 @@ def _encoded(original: Original, parts: Sequence[Part], options: Options, tally:
         container=original.contents.container,
         protocol=original.protocol,
         parts=parts,
+        labels=original.labels,
         duplicate_ties=options.duplicate_ties,
         limits=options.limits,
     )

@@ -1,6 +1,7 @@
 """One file converted, or the weights of a folder taken out of it as one tree."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ckpttool.conversion import folders, surgery
@@ -49,11 +50,17 @@ def single_job(checkpoint: Checkpoint, target: str, options: Options, tally: Tal
         roles = frozenset(r for _, r in checkpoint.roles() if not options.parts or r in options.parts)
         root = contents.root
     original = original_of(Path(checkpoint.path).name, contents, root, options, tally)
+    original = replace(original, labels=_labels(checkpoint))
     parts = () if alone else tuple(_parts(checkpoint, roles))
     job = Job(target=goal, kind=goal.format, tally=tally)
     job.storages = [s for c in checkpoint.contents.values() for s in c.storages]
     job.products.append(_product(original, job, roles, parts, options))
     return job
+
+
+def _labels(checkpoint: Checkpoint) -> dict[int, str]:
+    """The names of a pickled module's tensors, which are not the keys of one dict."""
+    return {id(t): name for w in checkpoint.weights if w.paths for name, t in w.tensors.items()}
 
 
 def _is_folder(checkpoint: Checkpoint) -> bool:

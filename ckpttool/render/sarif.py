@@ -4,13 +4,13 @@ Source: "Static Analysis Results Interchange Format (SARIF) Version 2.1.0", OASI
 scanning" of GitHub.
 """
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote
 
-from ckpttool import __version__
 from ckpttool.blocks import Severity
 from ckpttool.render.extras import needed
 from ckpttool.render.findings import UNREADABLE, ToldCheckpoint, ToldFinding, checkpoints, rules
@@ -22,33 +22,37 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 _LEVELS = {Severity.ERROR: "error", Severity.SILENT: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 
 
-def writer() -> Callable[[Mapping[str, Any], TextIO], None]:
+def writer(version: str) -> Callable[[Mapping[str, Any], TextIO], None]:
     """`write`, once its library is known to be there.
+
+    Args:
+        version: of this program.
 
     Raises:
         UsageError: it is not.
     """
     needed("sarif_pydantic")
-    return write
+    return functools.partial(write, version=version)
 
 
-def write(document: Mapping[str, Any], stream: TextIO) -> None:
+def write(document: Mapping[str, Any], stream: TextIO, *, version: str) -> None:
     """Write one log with one run, in ASCII.
 
     Args:
         document: what `render.findings.checkpoints` reads; `rules` are told with their summaries.
         stream: text.
+        version: of this program.
 
     Raises:
         UsageError: sarif-pydantic is not installed.
     """
     from ckpttool.render.json import encode  # noqa: PLC0415
 
-    told = _log(document).model_dump(mode="json", by_alias=True, exclude_none=True)
+    told = _log(document, version).model_dump(mode="json", by_alias=True, exclude_none=True)
     stream.write(encode(told) + "\n")
 
 
-def _log(document: Mapping[str, Any]) -> "Sarif":
+def _log(document: Mapping[str, Any], version: str) -> "Sarif":
     sarif = needed("sarif_pydantic")
     told = [*checkpoints(document)]
     ran = rules(document)
@@ -58,7 +62,7 @@ def _log(document: Mapping[str, Any]) -> "Sarif":
         for code, summary in ran
     ]
     run = sarif.Run(
-        tool=sarif.Tool(driver=sarif.ToolDriver(name="ckpt", version=__version__, rules=descriptors)),
+        tool=sarif.Tool(driver=sarif.ToolDriver(name="ckpt", version=version, rules=descriptors)),
         invocations=[_invocation(told)],
         results=[_result(f, c, places) for c in told for f in c.findings],
     )

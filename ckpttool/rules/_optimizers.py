@@ -9,6 +9,7 @@ from ckpttool.protocols import Case, NotChecked
 from ckpttool.values import TensorRef, Value
 
 _SHOWN = 3  # names in a message
+_WIDE = 64  # bits
 _NOT_YET = "layout.not-yet"  # the finding of a folder whose files are listed and not read as one checkpoint
 _COUNTS = ("global_step", "step", "iteration", "samples", "tokens", "epoch", "completed_epochs")
 _ZERO_FILES = ("_optim_states.pt", "zero/optimizer_state.pt")
@@ -77,9 +78,31 @@ def params_of(optimizer: OptimizerState) -> Iterator[tuple[int, str, Value]]:
     place = 0
     for at, group in enumerate(optimizer.groups):
         for param, name in zip(group.params, group.names, strict=True):
-            bare = f"param {param}" if isinstance(param, int | str) else f"param {place}"
-            yield at, bare if name is None else without_wrappers(name), param
+            yield at, name or f"param {figure(param) if isinstance(param, int | str) else place}", param
             place += 1
+
+
+def by_group(optimizer: OptimizerState) -> list[list[tuple[str, Value]]]:
+    """The parameters of each group: what they are called, and their ids."""
+    found: list[list[tuple[str, Value]]] = [[] for _ in optimizer.groups]
+    for at, label, param in params_of(optimizer):
+        found[at].append((label, param))
+    return found
+
+
+def step_to(label: str, param: Value) -> int | str:
+    """The step of a key path to a parameter's state."""
+    return param if isinstance(param, int | str) else label
+
+
+def figure(value: float | str) -> str:
+    """A number or an id as text; Python refuses to spell whole numbers of thousands of digits."""
+    match value:
+        case int() if value.bit_length() > _WIDE:
+            return "a number beyond 64 bits"
+        case float():
+            return f"{value:g}"
+    return str(value)
 
 
 def weights_by_name(checkpoint: Checkpoint) -> dict[str, TensorRef]:
@@ -107,11 +130,11 @@ def trained(checkpoint: Checkpoint) -> str:
         for counter in checkpoint.counters:
             value = number(counter.value)
             if counter.name == name and value is not None and value > 0:
-                return f"{counter.key} {value:g}"
+                return f"{counter.key} {figure(value)}"
     for scheduler in checkpoint.schedulers:
         value = number(scheduler.fields.get("last_epoch"))
         if value is not None and value > 0:
-            return f"{scheduler.name} last_epoch {value:g}"
+            return f"{scheduler.name} last_epoch {figure(value)}"
     return ""
 
 

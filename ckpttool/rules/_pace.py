@@ -68,7 +68,9 @@ def _in_step(counts: Counts, scheduler: SchedulerState, at: int, steps: int | No
     due = steps if steps is not None else counted
     key = counts.counter.key if counts.counter else ""
     of = f"the optimizer took {steps:,} steps" if steps is not None else f"{key} is {counted}"
-    if due is None or at in (due, counted):
+    # The scheduler is stepped or not where the loss scaler skipped the optimizer's, as the release has it.
+    between = counts.scaled and due is not None and counted is not None and due <= at <= counted
+    if due is None or at in (due, counted) or between:
         return Paced(scheduler=scheduler, pace=Pace.RIGHT if due is not None else Pace.UNKNOWN, at=at)
     pace, times = _pace(at, due)
     epochs = () if counts.epoch is None else (math.floor(counts.epoch), math.floor(counts.epoch) + 1)

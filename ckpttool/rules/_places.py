@@ -1,12 +1,17 @@
 """Where a finding points, and how many of something there are, as people write them."""
 
 from ckpttool.model import At, Weights
+from ckpttool.values import Attribute
 from ckpttool.writers.reach import spelled_path
+
+_BITS = 64
+_WIDE = Attribute("a number beyond 64 bits")  # Python refuses to spell whole numbers of thousands of digits
 
 
 def place(at: At, *steps: object) -> str:
     """`optimizer.bin: param_groups[0].lr`; the file alone, or the path alone in a checkpoint of one file."""
-    spelled = spelled_path((*at.path, *steps))
+    short = (_WIDE if isinstance(step, int) and step.bit_length() > _BITS else step for step in (*at.path, *steps))
+    spelled = spelled_path(tuple(short))
     return f"{at.file}: {spelled}" if at.file and spelled else at.file or spelled
 
 

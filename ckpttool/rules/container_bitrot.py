@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.errors import CkptError
-from ckpttool.model import Checkpoint
+from ckpttool.model import Checkpoint, Contents
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._records import damage, records
 from ckpttool.rules._siblings import fall_back
@@ -55,7 +55,7 @@ class Bitrot:
             return
         yield from self._rotten(case, case.values.rotten)
         yield from self._records(case)
-        unsummed = _without_checksum(case.checkpoint, case.values.unsummed)
+        unsummed = _without_checksum(case.checkpoint)
         if unsummed:
             yield NotChecked(code=self.code, why=f"{unsummed}: a flipped bit there cannot be seen; --write-manifest")
 
@@ -100,15 +100,22 @@ class Bitrot:
             )
 
 
-def _without_checksum(checkpoint: Checkpoint, unsummed: int) -> str:
+def _without_checksum(checkpoint: Checkpoint) -> str:
     """How many storages and files have no checksum, in words; empty where all have."""
     total = sum(s.nbytes > 0 for c in checkpoint.contents.values() for s in c.storages)
+    unsummed = sum(_is_bare(c, s) for c in checkpoint.contents.values() for s in c.storages)
     told = [f"{unsummed:,} of {total:,} storages"] if unsummed else []
     bare = [f.name for f in checkpoint.files if checkpoint.is_folder and _has_none(checkpoint, f.name)]
     if bare:
         more = f" and {len(bare) - _SHOWN:,} more" if len(bare) > _SHOWN else ""
         told.append(f"{', '.join(bare[:_SHOWN])}{more}")
     return f"{' and '.join(told)} have no checksum" if told else ""
+
+
+def _is_bare(contents: Contents, storage: StorageRef) -> bool:
+    """Whether a storage has no checksum; an array of an archive lies in its pickle, which has one."""
+    in_pickle = contents.container == "torch-zip" and not storage.key
+    return storage.crc32 is None and storage.nbytes > 0 and not in_pickle
 
 
 def _has_none(checkpoint: Checkpoint, file: str) -> bool:

@@ -19,8 +19,8 @@ class Rotation:
     keeps, of the checkpoint with the highest number against the others; the files that Lightning's ModelCheckpoint says
     it keeps, in the newest file, against those that are there.
 
-    Why: the Trainer compares whole paths, so after a move it no longer knows its best checkpoint: rotation deletes it,
-    and `load_best_model_at_end` goes without. `resume_from_checkpoint=True` takes the highest number, also where it is
+    Why: before it kept `best_global_step`, the Trainer compared whole paths, so after a move it no longer knows its best
+    checkpoint: rotation deletes it, and `load_best_model_at_end` goes without. `resume_from_checkpoint=True` takes the highest number, also where it is
     left from an earlier run.
 
     Example: `warning: trainer_state.json: it is of another run than checkpoint-300: at step 50 its loss is 2.1, there
@@ -47,10 +47,13 @@ class Rotation:
 
     def _best(self, case: Case) -> Iterator[Finding]:
         """The path of the best checkpoint, which the Trainer takes as it stands."""
-        best = _state(case.checkpoint).get("best_model_checkpoint")
+        state = _state(case.checkpoint)
+        best = state.get("best_model_checkpoint")
         if not isinstance(best, str) or not best:
             return
         here = {Path(c.path).name: c.path for c in case.run.checkpoints} if case.run is not None else {}
+        if f"checkpoint-{state.get('best_global_step')}" in here:  # transformers 4.51 and later find it by this
+            return
         name = PurePath(best).name
         if name not in here:
             said = "is not among the checkpoints here, and load_best_model_at_end does not find it"

@@ -76,6 +76,8 @@ def _class(case: Case, trouble: Trouble) -> str:
     known = _RAISES.get(trouble.finding.code)
     name = trouble.file or case.checkpoint.path
     torch_reads = not name.endswith((".safetensors", ".json"))
+    if known is None and torch_reads and trouble.finding.code == "file.truncated":
+        known = "RuntimeError or OSError" if "zip archive" in trouble.finding.message else ""
     if known is None and not (torch_reads and trouble.finding.code == "file.damaged"):
         checkpoint = case.checkpoint
         size = size_of(checkpoint, trouble.file)

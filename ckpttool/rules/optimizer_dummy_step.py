@@ -7,7 +7,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import Checkpoint, OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked, TensorScan
-from ckpttool.rules._optimizers import count_of, params_of, state_of, unseen, whole
+from ckpttool.rules._optimizers import count_of, figure, params_of, state_of, unseen, whole
 from ckpttool.rules._places import count, place
 from ckpttool.values import TensorRef
 
@@ -78,5 +78,5 @@ def _more_steps(checkpoint: Checkpoint) -> str:
     for counter in checkpoint.counters:
         value = number(counter.value)
         if counter.name in _STEPS and value is not None and value > 1:
-            return f"{counter.key} {value:g}"
+            return f"{counter.key} {figure(value)}"
     return ""

@@ -8,11 +8,13 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.comparison.tensors import same_bits
 from ckpttool.elements import number, windows
 from ckpttool.model import OptimizerState
+from ckpttool.names import without_wrappers
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._optimizers import (
+    by_group,
+    figure,
     is_partitioned,
     pairs,
-    params_of,
     some,
     state_of,
     trained,
@@ -56,19 +58,20 @@ class OptimizerFrozenDrift:
             if not mine.names_from:
                 yield NotChecked(code=self.code, why=f"which weights {mine.name} trains is not known")
                 continue
-            for at, group in enumerate(mine.groups):
-                lr = number(group.hyperparameters.get("lr"))
+            for at, params in enumerate(by_group(mine)):
+                lr = number(mine.groups[at].hyperparameters.get("lr"))
                 if lr:
-                    yield from self._group(_Group(mine, at, lr, passed), here, there, case)
+                    yield from self._group(_Group(mine, at, params, lr, passed), here, there, case)
 
     def _group(
         self, group: "_Group", here: dict[str, TensorRef], there: dict[str, TensorRef], case: Case
     ) -> Iterator[Finding]:
+        named = [(without_wrappers(label), param) for label, param in group.params if state_of(group.optimizer, param)]
         both = [
             (name, param)
-            for at, name, param in params_of(group.optimizer)
-            if at == group.number and name in here and name in there and state_of(group.optimizer, param)
-            and here[name].shape == there[name].shape and here[name].dtype.name == there[name].dtype.name
+            for name, param in named
+            if name in here and name in there and here[name].shape == there[name].shape
+            and here[name].dtype.name == there[name].dtype.name
         ]  # fmt: skip
         still = [
             name
@@ -83,8 +86,8 @@ class OptimizerFrozenDrift:
             code=self.code,
             severity=Severity.SILENT if everything else Severity.WARNING,
             where=place(group.optimizer.at, "param_groups", group.number),
-            message=f"{which} of param_groups[{group.number}] (lr {group.lr:g}) are the same in both checkpoints, "
-            f"though {group.passed}: {some(still)}",
+            message=f"{which} of param_groups[{group.number}] (lr {figure(group.lr)}) are the same in both "
+            f"checkpoints, though {group.passed}: {some(still)}",
             hint="see that the optimizer holds the parameters of the model that is trained and saved",
         )
 
@@ -93,6 +96,7 @@ class OptimizerFrozenDrift:
 class _Group:
     optimizer: OptimizerState
     number: int
+    params: list[tuple[str, Value]]  # what they are called, and their ids
     lr: float
     passed: str  # how it is known that steps lie between
 
@@ -101,7 +105,7 @@ def _passed(case: Case, mine: OptimizerState, other: OptimizerState) -> str:
     """How it is known that steps were taken between the two; empty where it is not."""
     if mine.steps and other.steps:
         unlike = mine.steps[-1] != other.steps[-1]
-        return f"steps went from {other.steps[-1]} to {mine.steps[-1]}" if unlike else ""
+        return f"steps went from {figure(other.steps[-1])} to {figure(mine.steps[-1])}" if unlike else ""
     here, there = trained(case.checkpoint), trained(case.other) if case.other is not None else ""
     return f"{there} became {here}" if here and there and here != there else ""
 

@@ -1,13 +1,13 @@
 """A param group that lacks what its optimizer reads in every step."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import params_of, state_of, unseen, whole
+from ckpttool.rules._optimizers import by_group, state_of, unseen, whole
 from ckpttool.rules._places import place
 from ckpttool.rules._torch_optimizers import TorchClass, torch_class
 from ckpttool.values import Value
@@ -46,41 +46,38 @@ class OptimizerHparamMissing:
                 name = optimizer.candidates[0] if optimizer.candidates else "a class that is not known"
                 yield NotChecked(code=self.code, why=f"{optimizer.name} is of {name}, whose keys torch does not define")
                 continue
-            for at, group in enumerate(optimizer.groups):
-                yield from self._group(optimizer, made, at, group.hyperparameters)
+            for at, params in enumerate(by_group(optimizer)):
+                yield from self._group(optimizer, made, at, params)
+                yield from self._switches(optimizer, made, at, params)
 
     def _group(
-        self, optimizer: OptimizerState, made: TorchClass, at: int, hyperparameters: Mapping[str, Value]
+        self, optimizer: OptimizerState, made: TorchClass, at: int, params: list[tuple[str, Value]]
     ) -> Iterator[Finding]:
-        where = place(optimizer.at, "param_groups", at)
-        lacking = sorted(made.asks_for(hyperparameters))
-        if lacking and optimizer.groups[at].params:
+        lacking = sorted(made.asks_for(optimizer.groups[at].hyperparameters))
+        if lacking and params:
             keys = " or ".join(f"'{key}'" for key in lacking)
             yield Finding(
                 code=self.code,
                 severity=Severity.ERROR,
-                where=where,
+                where=place(optimizer.at, "param_groups", at),
                 message=f"param_groups[{at}] lacks {', '.join(lacking)}: the first step() of {made.name} raises "
                 f"KeyError: {keys} (in torch/optim/{made.module})",
                 hint="put the key into the group after loading, or resume from a checkpoint that has it",
             )
-        for switch, classes, state in _SWITCHES:
-            label = _first_without(optimizer, at, state)
-            if made.name in classes and number(hyperparameters.get(switch)) and label:
+
+    def _switches(
+        self, optimizer: OptimizerState, made: TorchClass, at: int, params: list[tuple[str, Value]]
+    ) -> Iterator[Finding]:
+        for switch, classes, key in _SWITCHES:
+            on = made.name in classes and number(optimizer.groups[at].hyperparameters.get(switch))
+            entries = ((label, state_of(optimizer, param)) for label, param in params) if on else ()
+            label = next((label for label, entry in entries if entry and key not in entry), None)
+            if label is not None:
                 yield Finding(
                     code=self.code,
                     severity=Severity.ERROR,
-                    where=where,
-                    message=f"{switch} is on, and the state of {label} has no {state}: the first step() of {made.name} "
-                    f"raises KeyError: '{state}' (in torch/optim/{made.module})",
+                    where=place(optimizer.at, "param_groups", at),
+                    message=f"{switch} is on, and the state of {label} has no {key}: the first step() of {made.name} "
+                    f"raises KeyError: '{key}' (in torch/optim/{made.module})",
                     hint=f"switch {switch} off in the groups after loading: the file's switch replaces the script's",
                 )
-
-
-def _first_without(optimizer: OptimizerState, group: int, key: str) -> str:
-    """A parameter of a group that has a state without the key; empty for none."""
-    for at, label, param in params_of(optimizer):
-        entry = state_of(optimizer, param) if at == group else None
-        if entry and key not in entry:
-            return label
-    return ""

@@ -7,7 +7,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import pairs, unpaired
+from ckpttool.rules._optimizers import figure, pairs, unpaired
 from ckpttool.rules._places import place
 from ckpttool.values import Value
 
@@ -16,6 +16,8 @@ _MATHS = (
     "decoupled_weight_decay", "alpha", "centered", "rho", "lr_decay", "momentum_decay", "initial_lr",
 )  # fmt: skip
 _SPEED = ("foreach", "fused", "capturable", "differentiable")  # how a step is computed, not what
+_MOST = 8  # numbers of one hyperparameter: betas are two or three
+_EXACT = 1 << 53  # whole numbers below it are floats too
 _CYCLED = frozenset(("max_momentum", "base_momentum"))  # OneCycleLR and CyclicLR put these in and move the momentum
 
 
@@ -81,6 +83,12 @@ def _said(value: Value) -> str:
         case None | bool() | str():
             return str(value)
         case list() | tuple():
-            return f"({', '.join(map(_said, value))})"
+            return f"({', '.join(map(_one, value[:_MOST]))})"
+    return _one(value)
+
+
+def _one(value: Value) -> str:
     read = number(value)
-    return "a value that is no number" if read is None else f"{read:g}"
+    if read is None:
+        return "no number"
+    return figure(float(read) if abs(read) < _EXACT else read)  # 1 and 1.0 are the same setting

@@ -6,9 +6,8 @@ from typing import ClassVar
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import some, state_of, unseen, whole
+from ckpttool.rules._optimizers import figure, some, state_of, unseen, whole
 from ckpttool.rules._places import count, place
-from ckpttool.values import Value
 
 _ADDRESS = 1 << 32  # torch 1.5 and older number parameters by their address in memory, and leave gaps rightly
 
@@ -52,7 +51,8 @@ class OptimizerIndexGap:
         ]
         if not orphans:
             return
-        what = f"{count(len(orphans), 'state')} that no group lists: {some([repr(key) for key in orphans])}"
+        names = [repr(key) if isinstance(key, str) else figure(key) for key in orphans]
+        what = f"{count(len(orphans), 'state')} that no group lists: {some(names)}"
         words = [isinstance(key, str) for key in orphans]
         if all(words) and all(isinstance(i, int) for i in ids):
             what += "; the groups list numbers, and text is no number"
@@ -66,7 +66,7 @@ class OptimizerIndexGap:
 
     def _numbers(self, optimizer: OptimizerState, ids: list[int | str]) -> Iterator[Finding]:
         where = place(optimizer.at, "param_groups")
-        twice = sorted({str(i) for i in _repeated(ids)})
+        twice = sorted({figure(i) for i in _repeated(ids)})
         if twice:
             yield Finding(
                 code=self.code,
@@ -90,7 +90,7 @@ class OptimizerIndexGap:
             )
 
 
-def _repeated(ids: list[int | str]) -> Iterator[Value]:
+def _repeated(ids: list[int | str]) -> Iterator[int | str]:
     seen: set[int | str] = set()
     for i in ids:
         if i in seen:

@@ -8,7 +8,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import Checkpoint, Role
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import is_distributed, trained, unread_file, unseen
+from ckpttool.rules._optimizers import figure, is_distributed, trained, unread_file, unseen
 from ckpttool.rules._places import place
 from ckpttool.rules._trained import siblings
 
@@ -62,7 +62,7 @@ class OptimizerMissing:
         checkpoint = case.checkpoint
         names = {part.name for part in checkpoint.files}
         have = {int(m[1] or 0) for name in names if (m := _NUMBERED.fullmatch(name))}
-        gaps = [n for n in range(max(have, default=0)) if n not in have]
+        gaps = [n for n in range(len(have)) if n not in have]
         if is_distributed(checkpoint) or (not gaps and have):
             yield from unseen(self.code, case)
             return
@@ -89,9 +89,9 @@ class OptimizerMissing:
                 "lightning/pytorch/trainer/connectors/checkpoint_connector.py"
             )
             yield self._finding(Severity.ERROR, "optimizer_states", message, case)
-        elif root["optimizer_states"] == [] and (number(root.get("global_step")) or 0) > 0:
+        elif root["optimizer_states"] == [] and (steps := number(root.get("global_step")) or 0) > 0:
             message = (
-                f"optimizer_states is empty, yet optimizers took {number(root['global_step']):,} steps (global_step): "
+                f"optimizer_states is empty, yet optimizers took {figure(steps)} steps (global_step): "
                 "Lightning loads none of their states and says nothing"
             )
             yield self._finding(Severity.SILENT, "optimizer_states", message, case)

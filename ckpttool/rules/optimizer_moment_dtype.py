@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.dtypes import DType
-from ckpttool.model import OptimizerState
+from ckpttool.model import OptimizerState, Role
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import pairs, params_of, state_of, unseen, weights_by_name, whole
+from ckpttool.rules._optimizers import pairs, params_of, state_of, unseen, whole
 from ckpttool.rules._places import count, place
 from ckpttool.rules._torch_optimizers import torch_class
 from ckpttool.values import TensorRef
@@ -66,9 +66,8 @@ class OptimizerMomentDtype:
             return
         if not kinds or case.checkpoint.layout in _MASTERS:
             return
-        held = Counter(
-            t.dtype for t in weights_by_name(case.checkpoint).values() if t.dtype.family in ("float", "complex")
-        )
+        weights = (t for w in case.checkpoint.weights if w.role is Role.MODEL for t in w.tensors.values())
+        held = Counter(t.dtype for t in weights if t.kind == "strided" and t.dtype.family in ("float", "complex"))
         if held and max(d.bits for d in kinds) < min(d.bits for d in held):
             message = f"moments are {_names(kinds)} and the weights {_names(held)}: precision that was lost stays lost"
             if any(d.name == "float16" for d in kinds):

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import OptimizerState
+from ckpttool.names import without_wrappers
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._optimizers import pairs, params_of, state_of, unpaired
 from ckpttool.rules._places import place
@@ -45,8 +46,8 @@ class OptimizerParamOrder:
                 yield from self._shapes(mine, other)
 
     def _names(self, mine: OptimizerState, other: OptimizerState) -> Iterator[Finding]:
-        here = [label for _, label, _ in params_of(mine)]
-        there = [label for _, label, _ in params_of(other)]
+        here = [without_wrappers(label) for _, label, _ in params_of(mine)]
+        there = [without_wrappers(label) for _, label, _ in params_of(other)]
         first = next((n for n, (a, b) in enumerate(zip(here, there, strict=True)) if a != b), None)
         if first is not None and Counter(here) == Counter(there):
             message = (

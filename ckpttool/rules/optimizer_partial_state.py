@@ -7,7 +7,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import Checkpoint, OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import count_of, params_of, some, state_of, trained, unseen, whole
+from ckpttool.rules._optimizers import count_of, params_of, some, state_of, step_to, trained, unseen, whole
 from ckpttool.rules._places import count, place
 from ckpttool.rules._torch_optimizers import torch_class
 from ckpttool.rules._trained import siblings
@@ -77,7 +77,7 @@ class OptimizerPartialState:
             yield Finding(
                 code=self.code,
                 severity=Severity.ERROR,
-                where=place(optimizer.at, "state", param if isinstance(param, int | str) else label),
+                where=place(optimizer.at, "state", step_to(label, param)),
                 message=f"the state of {label} lacks {', '.join(sorted(gone))}{more}: {at} raises KeyError: '{key}' "
                 f"(in {file})",
                 hint="resume from a checkpoint whose state is whole, or remove the entry: its moments start anew then",

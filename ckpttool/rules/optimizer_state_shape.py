@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.model import OptimizerState
+from ckpttool.model import Checkpoint, OptimizerState
+from ckpttool.names import without_wrappers
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import params_of, some, state_of, unseen, weights_by_name, whole
+from ckpttool.rules._optimizers import params_of, some, state_of, step_to, unseen, weights_by_name, whole
 from ckpttool.rules._places import count, place
 from ckpttool.rules._torch_optimizers import TorchClass, torch_class
 from ckpttool.values import TensorRef, Value
@@ -37,17 +38,16 @@ class OptimizerStateShape:
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
         """One finding an optimizer."""
         yield from unseen(self.code, case)
-        weights = weights_by_name(case.checkpoint)
-        held = {tuple(tensor.shape) for part in case.checkpoint.weights for tensor in part.tensors.values()}
         for optimizer in whole(case):
             made = torch_class(optimizer)
             if made is None or not made.shaped:
                 continue
+            weights = weights_by_name(case.checkpoint) if optimizer.names_from in _STORED else {}
             wrong = list(_wrong(optimizer, made, weights))
             if wrong:
                 yield self._said(optimizer, made, wrong)
-            elif held and optimizer.names_from == "":
-                yield from self._unknown(optimizer, made, held)
+            elif case.checkpoint.weights and optimizer.names_from == "":
+                yield from self._unknown(case.checkpoint, optimizer, made)
 
     def _said(self, optimizer: OptimizerState, made: TorchClass, wrong: list[tuple[Value, str]]) -> Finding:
         more = f", and {count(len(wrong) - 1, 'other')}" if len(wrong) > 1 else ""
@@ -62,7 +62,8 @@ class OptimizerStateShape:
             "drop the entry so that it starts anew",
         )
 
-    def _unknown(self, optimizer: OptimizerState, made: TorchClass, held: set[_Shape]) -> Iterator[Finding]:
+    def _unknown(self, checkpoint: Checkpoint, optimizer: OptimizerState, made: TorchClass) -> Iterator[Finding]:
+        held = {tuple(tensor.shape) for part in checkpoint.weights for tensor in part.tensors.values()}
         strange = [
             f"{label} {_text(shape)}"
             for _, label, param in params_of(optimizer)
@@ -83,15 +84,14 @@ def _wrong(
     optimizer: OptimizerState, made: TorchClass, weights: Mapping[str, TensorRef]
 ) -> Iterator[tuple[Value, str]]:
     """Ids of parameters with a state of another shape, and what differs."""
-    stored = optimizer.names_from in _STORED
     for _, label, param in params_of(optimizer):
         shapes = list(_shapes(state_of(optimizer, param), made))
         if not shapes:
             continue
         (first, shape), *rest = shapes
         other = next(((key, s) for key, s in rest if s != shape), None)
-        weight = weights.get(label) if stored else None
-        at = param if isinstance(param, int | str) else label
+        weight = weights.get(without_wrappers(label)) if weights else None
+        at = step_to(label, param)
         if weight is not None and tuple(weight.shape) != shape:
             yield at, f"{first} of {label} is {_text(shape)}, the weight is {_text(weight.shape)}"
         elif other is not None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import params_of, state_of, unseen, whole
+from ckpttool.rules._optimizers import params_of, state_of, step_to, unseen, whole
 from ckpttool.rules._places import count, place
 from ckpttool.values import StorageRef, TensorRef, Value
 
@@ -82,7 +82,7 @@ def _misplaced(optimizer: OptimizerState) -> tuple[list[tuple[Value, StorageRef]
         step = state_of(optimizer, param).get("step")
         if not isinstance(step, TensorRef) or step.storage is None or "capturable" not in flags:
             continue
-        found = (param if isinstance(param, int | str) else label, step.storage)
+        found = (step_to(label, param), step.storage)
         hosted = flags["capturable"] is True or flags.get("fused") is True
         if step.storage.location.partition(":")[0] == "cpu":
             if flags["capturable"] is True:

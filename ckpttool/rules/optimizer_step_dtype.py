@@ -7,7 +7,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import params_of, state_of, unseen, whole
+from ckpttool.rules._optimizers import params_of, state_of, step_to, unseen, whole
 from ckpttool.rules._places import count, place
 from ckpttool.values import TensorRef, Value
 
@@ -63,4 +63,4 @@ def _steps_in(optimizer: OptimizerState, name: str, last: int) -> Iterator[tuple
         value = number(step)
         widened = flags.get("capturable") is True or flags.get("fused") is True
         if value is not None and (not widened or value >= last):
-            yield param if isinstance(param, int | str) else label, value
+            yield step_to(label, param), value

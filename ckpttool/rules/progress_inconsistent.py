@@ -15,6 +15,7 @@ from ckpttool.rules._places import place
 
 _COUNTS = ("epoch", "global_step", "step", "samples", "completed_epochs")
 _BATCHES = ("ready", "started", "processed", "completed")
+_OWN_COUNT = ("hf-trainer", "deepspeed")  # trainers whose counter is that of optimizer steps
 _ROUNDED = 0.02  # of an epoch
 
 
@@ -46,7 +47,7 @@ class ProgressInconsistent:
         if loops is not None:
             yield from self._loops(case.checkpoint, counts, loops)
         else:
-            yield from self._counter(counts)
+            yield from self._counter(case.checkpoint.layout, counts)
         yield from self._named(case, counts, loops)
         yield from self._schedule(case)
         yield from self._samples(case.checkpoint, counts)
@@ -68,7 +69,7 @@ class ProgressInconsistent:
                 message = f"global_step is {at:,}, max_steps {end:,}: with the same arguments the Trainer ends at once"
                 yield self._finding(Severity.WARNING, place(step.at), message, "raise max_steps to go on")
 
-    def _counter(self, counts: Counts) -> Iterator[Finding]:
+    def _counter(self, layout: str, counts: Counts) -> Iterator[Finding]:
         """The counter is odd where two witnesses or more agree, and not with it."""
         witnesses = [
             *([("the optimizer took {:,} steps", counts.taken)] if counts.taken is not None else []),
@@ -78,14 +79,14 @@ class ProgressInconsistent:
         steps = {n for _, n in witnesses}
         if counts.counter is None or counts.step is None or len(witnesses) < 2 or len(steps) != 1:  # noqa: PLR2004
             return
-        if counts.step - counts.skipped in steps or (
-            counts.scaled and counts.named is None and counts.step > max(steps)
-        ):
+        own, agreed = layout in _OWN_COUNT, max(steps)
+        skipped = counts.scaled and counts.named is None and counts.step > agreed
+        first = not own and abs(counts.step - agreed) <= 1  # a script may begin to count at 0 or at 1
+        if counts.step - counts.skipped == agreed or skipped or first:
             return
         message = f"{counts.counter.key} is {counts.step:,}; {', '.join(text.format(n) for text, n in witnesses)}"
-        close = counts.named is None and abs(counts.step - max(steps)) <= 1
-        severity = Severity.NOTE if close else Severity.SILENT if counts.named is not None else Severity.WARNING
-        hint = "" if close else f"set {counts.counter.key} to {max(steps)}, or resume from another checkpoint"
+        hint = f"set {counts.counter.key} to {agreed}, or resume from another checkpoint"
+        severity = Severity.SILENT if own else Severity.WARNING
         yield self._finding(severity, place(counts.counter.at), message, hint)
 
     def _named(self, case: Case, counts: Counts, loops: Loops | None) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Checkpoint
 from ckpttool.protocols import Case, Needs
-from ckpttool.rules._places import place
+from ckpttool.rules._places import count, place
 from ckpttool.rules._ranks import ranks
 
 _INDEXED = re.compile(r"cuda:(\d{1,6})")
@@ -23,7 +23,7 @@ class RngWorldSize:
     Why: `torch.cuda.set_rng_state_all` sets one state a device and raises where there are more states than devices,
     which Accelerate swallows; a rank without a file draws what it drew at the start.
 
-    Example: `it holds random states of 2 processes, the other checkpoint of 4`
+    Example: `it holds random states of 2 ranks, the other checkpoint of 4`
 
     Reference: torch/cuda/random.py `set_rng_state_all`, torch 2.13; transformers/trainer_utils.py
     `set_rng_state_for_device`, transformers 5.24; huggingface/transformers#14994, NVlabs/Sana#131.
@@ -52,12 +52,12 @@ class RngWorldSize:
 
     def _against(self, here: Checkpoint, there: Checkpoint) -> Iterator[Finding]:
         for mine, its, thing in (
-            (_processes(here), _processes(there), "processes"),
-            (max(_cuda_states(here).values(), default=0), max(_cuda_states(there).values(), default=0), "CUDA devices"),
+            (_processes(here), _processes(there), "rank"),
+            (max(_cuda_states(here).values(), default=0), max(_cuda_states(there).values(), default=0), "CUDA device"),
         ):
             if mine != its:
                 yield self._finding(
-                    here, f"it holds random states of {mine:,} {thing}, the other checkpoint of {its:,}"
+                    here, f"it holds random states of {count(mine, thing)}, the other checkpoint of {its:,}"
                 )
 
     def _for_script(self, here: Checkpoint, world: int) -> Iterator[Finding]:
@@ -65,7 +65,7 @@ class RngWorldSize:
         if ranks(here) and mine != world:
             severity = Severity.SILENT if mine < world else Severity.WARNING
             yield self._finding(
-                here, f"it holds random states of {mine:,} processes, the script runs {world:,}", severity
+                here, f"it holds random states of {count(mine, 'rank')}, the script runs {world:,}", severity
             )
 
     def _finding(self, checkpoint: Checkpoint, message: str, severity: Severity = Severity.WARNING) -> Finding:

@@ -18,7 +18,7 @@ class ScalerCollapsed:
     interval; a scale that is no power of two though it grows and backs off by 2. A static scale of 1 is none.
 
     Why: the scale halves at each overflow, so one that reached 1 says that the gradients overflow whatever the scale:
-    NaN in weights or data. With a scale of 0 gradients of 0 are divided by 0, and the first step makes every weight NaN.
+    NaN in weights or data. With a scale of 0 gradients are divided by 0, and the first step makes every weight NaN.
 
     Example: `the scale is 0.000244141 and grows again after 2,000 good steps`
 

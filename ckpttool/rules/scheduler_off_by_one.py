@@ -84,6 +84,6 @@ def _severity(case: Case, paced: Paced) -> Severity | None:
         return Severity.SILENT if paced.own else Severity.WARNING
     if paced.pace is not Pace.AHEAD:
         return None
-    if counts_of(case).scaled:
+    if counts_of(case).scaled and case.checkpoint.layout != "lightning":  # which counts its own steps of it
         return None  # `scheduler.step()` runs on where the scaler skipped the optimizer's
     return Severity.SILENT if paced.own else Severity.WARNING

@@ -4,7 +4,7 @@ The walk is iterative. What lies deep is taken out of place (`$below`), so that 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ def encode(  # noqa: PLR0913  # a tree and all that is said of it
     container: str,
     protocol: int = 0,
     parts: Sequence[Part] = WHOLE,
+    labels: Mapping[int, str] | None = None,
     duplicate_ties: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Encoded:
@@ -55,13 +56,14 @@ def encode(  # noqa: PLR0913  # a tree and all that is said of it
         container: what the original was: `torch-zip`.
         protocol: of the original's pickle; 0 where there was none.
         parts: what goes where; one must have the path `()`, for all that no other takes.
+        labels: names of tensors, by `id`, that are not to be called after their key path: the FQN of a module's.
         duplicate_ties: tied tensors are written under each of their names, not only under the first.
 
     Raises:
         UnsupportedFormat: an object that nobody knows how to spell; `where` is its key path.
         LimitExceeded: more values than the limits allow.
     """
-    return _Encoding(root, parts, limits, duplicate_ties=duplicate_ties).run(
+    return _Encoding(root, parts, limits, labels or {}, duplicate_ties=duplicate_ties).run(
         Document(name=name, container=container, protocol=protocol)
     )
 
@@ -96,14 +98,16 @@ class _Frame:
 
 
 class _Encoding:
-    def __init__(self, root: Value, parts: Sequence[Part], limits: Limits, *, duplicate_ties: bool) -> None:
+    def __init__(  # as of `encode`
+        self, root: Value, parts: Sequence[Part], limits: Limits, labels: Mapping[int, str], *, duplicate_ties: bool
+    ) -> None:
         self._root = root
         self._branches = branches(parts)
         self._survey = survey(root, limits)
         self._tables = Tables(self._survey, duplicate_ties=duplicate_ties)
         self._numbers: dict[int, int] = {}  # id of an object that occurs twice: its number
         self._documents: dict[str, Document] = {}
-        self._labels: dict[int, str] = {}  # id of a tensor that another is made of: its name
+        self._labels = dict(labels)  # id of a tensor, one that another is made of among them: its name
 
     def run(self, main: Document) -> Encoded:
         part = self._branches.part or Part()
@@ -282,7 +286,7 @@ class _Encoding:
         prefix = f"{place.name}." if place.name else ""
         names: list[Json] = []
         for key, tensor in zip(group.steps, tensors, strict=True):
-            wanted = joined(place.name, key)
+            wanted = self._labels.get(id(tensor)) or joined(place.name, key)
             file, name = self._tables.tensor(tensor, place.document, place.part.tensors, wanted)
             same_file = file == place.part.tensors
             names.append(key if same_file and name == prefix + key else [key, name] if same_file else [key, name, file])

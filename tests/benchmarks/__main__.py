@@ -11,6 +11,7 @@ from rich.table import Table
 from tests.benchmarks.comparisons import comparisons
 from tests.benchmarks.conversions import conversions
 from tests.benchmarks.measuring import CKPT, PYTHON, RUNS, Row, best_in_turn
+from tests.benchmarks.validations import validations
 
 LOAD = "import sys, torch; torch.load(sys.argv[1], mmap=True, weights_only=True)"
 MOST_MEMORY = 60_000_000
@@ -36,6 +37,7 @@ def rows(folder: Path) -> list[Row]:
         inspect("3GB", folder, 0.15, MOST_MEMORY),
         *comparisons(folder),
         *conversions(folder),
+        *validations(folder),
     ]
 
 

@@ -19,7 +19,7 @@ def training(path: Path, gigabytes: float) -> None:
     parameters = {name: torch.nn.Parameter(torch.zeros(width, width, dtype=torch.bfloat16)) for name in names}
     optimizer = torch.optim.AdamW(parameters.values(), foreach=False)
     for parameter in parameters.values():
-        parameter.grad = torch.zeros_like(parameter)
+        parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     torch.save(
         {"model": {n: p.detach() for n, p in parameters.items()}, "optimizer": optimizer.state_dict(), "step": 1}, path

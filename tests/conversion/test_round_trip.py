@@ -97,3 +97,15 @@ def test_refused_by_name(name, code, tmp_path):
         ckpttool.convert(FIXTURES / name, tmp_path / "between", to="safetensors")
     assert refusal.value.code == code
     assert not list(tmp_path.iterdir())
+
+
+def test_a_module_has_the_names_of_its_state_dict(tmp_path):
+    """A module that was pickled whole becomes a file with the names that its state_dict has, and comes back."""
+    source = FIXTURES / "plain" / "module.pt"
+    ckpttool.convert(source, tmp_path / "m.safetensors")
+    assert ckpttool.diff(source, tmp_path / "m.safetensors").exit_code == 0
+    names = [*load_file(tmp_path / "m.safetensors")]
+    assert "layers.0.qkv.weight" in names
+    assert not [name for name in names if "_parameters" in name]
+    ckpttool.convert(tmp_path / "m.safetensors", tmp_path / "module.pt")
+    assert ckpttool.diff(source, tmp_path / "module.pt").exit_code == 0

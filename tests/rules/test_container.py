@@ -502,23 +502,27 @@ def rotated(output, steps, **resume):
 
 
 def test_a_best_checkpoint_of_another_place(of_trainer, tmp_path):
-    """The Trainer compares whole paths: after a move it rotates its best checkpoint away, without a word."""
+    """Whole paths are compared: after a move the Trainer rotates its best checkpoint away, unless it kept its step."""
     kept = {}
-    for name in ("here", "elsewhere"):
+    for name in ("here", "elsewhere", "by step"):
         run = copied(of_trainer, tmp_path / name)
         for state in run.glob("*/trainer_state.json"):
             best = {
                 "best_metric": -1.0,
                 "best_model_checkpoint": f"{tmp_path}/here/checkpoint-2",
-                "best_global_step": 2,
+                "best_global_step": 2 if name == "by step" else None,
             }
             state.write_text(json.dumps(json.loads(state.read_text()) | best))
         found = short(of_run(Rotation(), run, "checkpoint-6"))
         assert [f[:2] for f in found] == (
-            [] if name == "here" else [("warning", "trainer_state.json: best_model_checkpoint")]
+            [] if name != "elsewhere" else [("warning", "trainer_state.json: best_model_checkpoint")]
         )
         kept[name] = rotated(run, 8, resume_from_checkpoint=str(run / "checkpoint-6"))
-    assert kept == {"here": ["checkpoint-2", "checkpoint-8"], "elsewhere": ["checkpoint-6", "checkpoint-8"]}
+    assert kept == {
+        "here": ["checkpoint-2", "checkpoint-8"],
+        "elsewhere": ["checkpoint-6", "checkpoint-8"],
+        "by step": ["checkpoint-2", "checkpoint-8"],
+    }
 
 
 def test_a_best_checkpoint_that_is_gone(of_trainer, tmp_path):

@@ -104,7 +104,7 @@ def test_no_prefix(tmp_path, good, fixtures_dir):
     assert alone(KeyPrefix(), fixtures_dir / "hf_trainer/lora/checkpoint-4") == []
 
 
-def test_prefix_of_another_kind_of_file(tmp_path, good):
+def test_prefix_of_another_kind_of_file(tmp_path):
     """Held against bare weights, a wrapped training checkpoint is a warning: its script may wrap before it loads."""
     torch.save(net().state_dict(), tmp_path / "bare.pt")
     path = training(tmp_path / "wrapped.pt", renamed(net().state_dict(), "module."))

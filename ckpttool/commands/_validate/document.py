@@ -1,18 +1,16 @@
 """A judgement for programs: the JSON of `ckpt.validate/1`."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ckpttool.blocks import Finding
 from ckpttool.commands._validate.judged import Judged
 from ckpttool.commands._validate.pages import page_of
+from ckpttool.commands._validate.validated import Validated
 from ckpttool.rules import CounterRow
 
-if TYPE_CHECKING:
-    from ckpttool.commands._validate.report import ValidateReport
 
-
-def validate_document(report: "ValidateReport") -> Mapping[str, object]:
+def validate_document(report: Validated) -> Mapping[str, object]:
     """Verdict, findings and what was not checked; of a run the newest's, and each checkpoint's below."""
     document: dict[str, object] = {
         "path": report.path,

@@ -4,35 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ckpttool.blocks import Block, Finding
-from ckpttool.commands._validate.choices import Choices
-from ckpttool.commands._validate.judged import Judged
-from ckpttool.validation.judging import Verdict
+from ckpttool.blocks import Block
+from ckpttool.commands._validate.validated import Validated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateReport:
-    """A checkpoint, or all of a run, judged."""
+class ValidateReport(Validated):
+    """A checkpoint, or all of a run, judged; nothing is open any more."""
 
     schema: ClassVar[str] = "ckpt.validate/1"
-
-    path: str
-    judged: tuple[Judged, ...]  # in step order
-    choices: Choices
-    run: bool = False  # the path is a folder of several
-    resume_from: str = ""  # of a run: the newest that can be resumed from; empty where none can
-    manifest: str = ""  # written
-    problems: tuple[Finding, ...] = ()  # of a run as a whole
-
-    @property
-    def newest(self) -> Judged:
-        """The checkpoint that the exit code speaks of."""
-        return self.judged[-1]
-
-    @property
-    def verdict(self) -> Verdict:
-        """Of the checkpoint; of a run that of its newest."""
-        return self.newest.judgement.verdict
 
     @property
     def exit_code(self) -> int:

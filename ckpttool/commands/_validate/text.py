@@ -2,18 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from ckpttool.blocks import Block, Cell, Column, Fields, Finding, Findings, Heading, Note, Severity, Style, Table, Text
+from ckpttool.commands._validate.choices import Choices
 from ckpttool.commands._validate.judged import Judged
+from ckpttool.commands._validate.validated import Validated
 from ckpttool.commands._words import figure, listed, plural, size
 from ckpttool.protocols import NotChecked
 from ckpttool.rules import CounterRow
 from ckpttool.validation.judging import Verdict
-
-if TYPE_CHECKING:
-    from ckpttool.commands._validate.choices import Choices
-    from ckpttool.commands._validate.report import ValidateReport
 
 _SAID: dict[Verdict, tuple[str, Style]] = {
     Verdict.RESUMABLE: ("resumable, as far as was checked", "good"),
@@ -30,14 +27,14 @@ _FAILING = {
 _NAMED = 4
 
 
-def validate_blocks(report: "ValidateReport") -> Iterator[Block]:
+def validate_blocks(report: Validated) -> Iterator[Block]:
     """The report; of a run first which to resume from, then the newest."""
     if report.run:
         yield from _run_blocks(report)
     yield from _one_blocks(report.newest, report)
 
 
-def _run_blocks(report: "ValidateReport") -> Iterator[Block]:
+def _run_blocks(report: Validated) -> Iterator[Block]:
     count = f"{plural(len(report.judged), 'checkpoint')} in {report.path}"
     newest = _name(report.newest.path)
     if not report.resume_from:
@@ -52,7 +49,7 @@ def _run_blocks(report: "ValidateReport") -> Iterator[Block]:
     yield from _by_severity([f for f in report.problems if f.severity is not Severity.NOTE])
 
 
-def _why_not(report: "ValidateReport") -> str:
+def _why_not(report: Validated) -> str:
     """Why the newest is not the one to resume from."""
     match report.verdict:
         case Verdict.RAISES:
@@ -81,7 +78,7 @@ def _counts(judged: Judged) -> str:
     return ", ".join(plural(n, word, word if word == "silent" else "") for word, n in counts.items() if n)
 
 
-def _one_blocks(judged: Judged, report: "ValidateReport") -> Iterator[Block]:
+def _one_blocks(judged: Judged, report: Validated) -> Iterator[Block]:
     said, style = _SAID[judged.judgement.verdict]
     title: list[str | Text] = [Text(said, style)]
     if report.run:
@@ -95,7 +92,7 @@ def _one_blocks(judged: Judged, report: "ValidateReport") -> Iterator[Block]:
     yield from _not_checked(judged.judgement.not_checked)
 
 
-def _fields(judged: Judged, report: "ValidateReport") -> list[tuple[str, Cell]]:
+def _fields(judged: Judged, report: Validated) -> list[tuple[str, Cell]]:
     fields: list[tuple[str, Cell]] = [("path", Text(judged.path, "name"))]
     if judged.layout:
         fields.append(("layout", judged.layout))
@@ -108,7 +105,7 @@ def _fields(judged: Judged, report: "ValidateReport") -> list[tuple[str, Cell]]:
     return fields
 
 
-def _checked(judged: Judged, choices: "Choices") -> str:
+def _checked(judged: Judged, choices: Choices) -> str:
     """`48 rules; 1.2 GB of values`."""
     rules = plural(len(choices.rules), "rule")
     if judged.read_bytes is None:
@@ -125,7 +122,7 @@ def _by_severity(findings: Sequence[Finding]) -> Iterator[Block]:
             yield Findings(of_it)
 
 
-def _next_step(judged: Judged, report: "ValidateReport") -> Iterator[Block]:
+def _next_step(judged: Judged, report: Validated) -> Iterator[Block]:
     """What to do next, where the findings themselves do not say it."""
     grave = [f for f in judged.judgement.findings if f.severity in (Severity.ERROR, Severity.SILENT)]
     known = {rule.code for rule in report.choices.rules}
