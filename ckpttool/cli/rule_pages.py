@@ -8,9 +8,13 @@ from ckpttool.commands.rules import rules
 
 _HEAD = """# The rules of `ckpt validate`
 
-Written from the rules themselves by `make docs`; a test keeps the two the same. `ckpt rules ID` shows one of these pages.
+Written from the rules themselves by `make docs`; a test keeps the two the same. `ckpt rules ID` shows one of them.
 
-An **error** means that the trainer's resume raises. **Silent** means that the resume goes on, and something that the checkpoint holds does not reach the run, or reaches it changed: no framework says so. A **warning** is what may matter, a **note** is worth knowing. A rule that cannot look says why; that is never a clean answer.
+- An **error** means that the trainer's resume raises.
+- **Silent** means that the resume goes on, and something that the checkpoint holds does not reach the run, or reaches
+  it changed. No framework says so.
+- A **warning** is what may matter, a **note** is worth knowing.
+- A rule that cannot look says why. That is never a clean answer.
 """
 _SECTIONS = ("what", "why", "example", "reference")
 
@@ -35,15 +39,9 @@ def _page(page: Mapping[str, Any]) -> Iterator[str]:
     for name in _SECTIONS:
         text = page.get(name, "")
         if name == "example":
-            yield from (f"**{name.capitalize()}**", "", "```text", _bare(text), "```", "")
+            yield from (f"**{name.capitalize()}**", "", "```text", text, "```", "")
         elif text:
             yield from (f"**{name.capitalize()}**: {text}", "")
-
-
-def _bare(text: str) -> str:
-    """An example without the marks that set it apart in a docstring."""
-    alone = text.startswith("`") and text.endswith("`") and text.count("`") == 2  # noqa: PLR2004
-    return text.strip("`") if alone else text
 
 
 if __name__ == "__main__":

@@ -165,51 +165,53 @@ class _Work:
     def file(self, *, overwrite: bool) -> None:
         (product,) = self._job.products
         (plan,) = product.plans
-        target = self._job.target.path
-        with NewFile(target, permissions=self._permissions(product), overwrite=overwrite) as new:
-            carried = write_plan(new.fd, self._checks.watched(plan), self._told)
-            with _flushing(new.fd, target):
-                self._prove(new.path, product, {plan.name: (new.path, carried)})
+        with NewFile(self._job.target.path, permissions=self._permissions(product), overwrite=overwrite) as new:
+            self._write(new.fd, new.path, plan)
+            self._prove(new.path, product)
             self._finish({plan.name: new.path})
 
     def folder(self, *, overwrite: bool) -> None:
         modes = for_folder(permissions_of(self._checkpoint.path)) | 0o700
-        target = self._job.target.path
-        with NewFolder(target, permissions=modes, overwrite=overwrite) as new:
+        with NewFolder(self._job.target.path, permissions=modes, overwrite=overwrite) as new:
             for product in self._job.products:
-                written: dict[str, tuple[Path, FilePlan]] = {}
                 for plan in product.plans:
                     with new.file(plan.name, permissions=self._permissions(product)) as fd:
-                        carried = write_plan(fd, self._checks.watched(plan), self._told)
-                    written[plan.name] = (new.path / plan.name, carried)
-                self._prove(new.path, product, written)
+                        self._write(fd, new.path / plan.name, plan)
+                self._prove(new.path, product)
             paths = {f.name: new.path / f.name for p in self._job.products for f in p.files}
             self._finish(paths)
+
+    def _write(self, fd: int, path: Path, plan: FilePlan) -> None:
+        """Write a file, and read it back while the disk takes it.
+
+        Raises:
+            NotVerified: a byte of it is not its source's.
+        """
+        self._told.what = "writing"
+        carried = write_plan(fd, self._checks.watched(plan), self._told)
+        if not self._verify:
+            return
+        self._told.what = "verifying"
+        with _flushing(fd, self._job.target.path), FileSource(path, plan.name) as source:
+            found = differences(source, carried, self._told)
+        if found is not None:
+            raise _not_verified(plan.name, f"byte {found.at:,} ({found.name or 'not of a tensor'}) is not the source's")
 
     def _permissions(self, product: Product) -> int:
         source = product.mode_from or Path(self._checkpoint.path)
         mode = permissions_of(source) if source.exists() else 0o644
         return mode & 0o666 if source.is_dir() else mode
 
-    def _prove(self, place: Path, product: Product, written: dict[str, tuple[Path, FilePlan]]) -> None:
-        """Read the product's files back.
+    def _prove(self, place: Path, product: Product) -> None:
+        """Read the product's files with the readers that everyone uses, and walk the tree that comes back.
 
         Raises:
-            NotVerified: they are not what was to be written.
+            NotVerified: it is not the one that was to be written.
         """
-        if not self._verify:
-            return
-        self._told.what = "verifying"
-        for name, (path, plan) in written.items():
-            with FileSource(path, name) as source:
-                found = differences(source, plan, self._told)
-            if found is not None:
-                raise _not_verified(name, f"byte {found.at:,} ({found.name or 'not of a tensor'}) is not the source's")
-        for proof in product.proofs:
+        for proof in product.proofs if self._verify else ():
             said = proof(place)
             if said is not None:
-                raise _not_verified(next(iter(written)), said)
-        self._told.what = "writing"
+                raise _not_verified(product.files[0].name, said)
 
     def _finish(self, paths: dict[str, Path]) -> None:
         """The last looks at the source, and checksums of the result."""

@@ -113,7 +113,7 @@ def _weighed(case: Case, counts: Counts, taken: int, expected: int) -> tuple[Sev
         return Severity.NOTE, ", as DeepSpeed's bf16 optimizer begins with a step that it does not count"
     if layout in _OWN_COUNT:
         return Severity.SILENT, _skipped(counts)
-    if min(taken, expected) < _LEAST or abs(missing) <= 1:
+    if max(taken, expected) < _LEAST or abs(missing) <= 1:
         return None, ""
     if missing < 0 or (counts.schedulers and all(s.steps == expected for s in counts.schedulers)):
         return Severity.WARNING, ""

@@ -95,7 +95,7 @@ class ProgressInconsistent:
         if named is None or step is None or named == step or counts.counter is None:
             return
         others = {n for n in (counts.taken, *(s.steps for s in counts.schedulers)) if n is not None}
-        if loops is None and others == {named}:
+        if loops is None and others == {named} and counts.step is not None and counts.step - counts.skipped != named:
             return  # the counter is odd, and was told of
         name = PurePath(case.checkpoint.path).name
         message = f"{name} says {named:,}, {counts.counter.key} is {step:,}: the newest is chosen by name"

@@ -285,7 +285,7 @@ def test_a_rule_is_explained(ckpt):
     """What it looks at, why, an example, the reference; one that there is not is refused with what it may have been."""
     result = ckpt("rules", "scaler.empty")
     assert result.out.startswith("scaler.empty: ")
-    assert [h for h in ("What", "Why", "Example", "Reference") if f"\n{h}\n" not in result.out] == []
+    assert [h for h in ("what", "why", "example", "reference") if f"\n  {h} " not in result.out] == []
     result = ckpt("rules", "scaler.emty")
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("error: 'scaler.emty' is no rule\n  hint: did you mean scaler.empty")

@@ -67,5 +67,26 @@ def test_a_list(snapshot):
     report.close()
 
 
+@pytest.mark.parametrize(
+    ("written", "bare"), [("`it is {}`", "it is {}"), ("`a` and `b`", "`a` and `b`"), ("plain", "plain"), ("", "")]
+)
+def test_an_example_is_shown_bare(written, bare):
+    """The marks around the whole of it are those of a docstring."""
+    rule = type("Rule", (), {"__doc__": f"Odd.\n\nExample: {written}\n", "code": "a.b", "needs": Needs.NOTHING})()
+    assert page_of(rule).sections["Example"] == bare
+
+
+def test_paragraphs_are_folded_anew():
+    """Lists and indented lines keep their lines."""
+    doc = "Odd.\n\nWhat: one\ntwo.\n\n- three\n- four\n"
+    rule = type("Rule", (), {"__doc__": doc, "code": "a.b", "needs": Needs.NOTHING})()
+    assert shown(RulesReport(rules=(rule,), one=True)) == [
+        "a.b: Odd.",
+        "  what  one two.",
+        "        - three",
+        "        - four",
+    ]
+
+
 def shown(report):
     return ["".join(segment.text for segment in line) for line in text.lines(report.blocks(), 80)]

@@ -108,7 +108,7 @@ def test_lightning_goes_on(tmp_path):
     import lightning  # noqa: PLC0415
 
     from tests.conversion.lightning_runs import Lit  # noqa: PLC0415
-    from tests.conversion.lightning_runs import trained as fit
+    from tests.conversion.lightning_runs import trained as fit  # noqa: PLC0415
     from tests.validation.resuming import quiet  # noqa: PLC0415
 
     begun = []

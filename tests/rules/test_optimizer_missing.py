@@ -192,3 +192,11 @@ def test_trainer_state_alone_tells_where_the_run_was(tmp_path):
     (folder / "trainer_state.json").write_text(json.dumps(state))
     ((_, message),) = said(judged(RULE, folder, tmp_path))
     assert "resumed at global_step 7" in message
+
+
+def test_a_number_as_large_as_a_name_may_be(tmp_path):
+    """The first gap is looked for, not all of them."""
+    folder = copied(FIXTURES / "accelerate/stateful_loader", tmp_path / "a")
+    shutil.copy(folder / "optimizer.bin", folder / f"optimizer_{'9' * 40}.bin")
+    ((severity, message),) = said(judged(RULE, folder, tmp_path))
+    assert (severity, message.split(" while ")[0]) == ("error", "optimizer_1.bin is missing")

@@ -211,3 +211,52 @@ def test_weights_that_rest_with_reason(tmp_path):
     assert not judged(OptimizerFrozenDrift(), same, tmp_path, other=same)
     frozen = FIXTURES / "optimizers/AdamW_frozen.pt"
     assert not judged(OptimizerFrozenDrift(), frozen, tmp_path, other=trained(steps=5))
+
+
+def test_classes_that_are_not_known(tmp_path):
+    """Without keys to tell a class by there is nothing to hold against the other's."""
+    content = trained()
+    content["optimizer"]["param_groups"] = [{"params": list(range(7)), "cleverness": 3, "lr": [[1], 2.0]}]
+    (result,) = judged(OptimizerClassChanged(), content, tmp_path, other=trained())
+    assert isinstance(result, NotChecked)
+    assert "lr is (no number, 2)" in said(judged(OptimizerHparamOverride(), content, tmp_path, other=trained()))[0][1]
+
+
+def test_adam_that_became_adamw(tmp_path):
+    """AdamW sets its own kind of decay again when it loads."""
+    ((_, message),) = said(judged(OptimizerClassChanged(), fixture("Adam"), tmp_path, other=fixture("AdamW")))
+    assert (
+        message
+        == "Adam here, AdamW in the other checkpoint: the other's class takes the state and decays in its own way"
+    )
+    _, optimizer = load(fixture("Adam")["optimizer"])
+    assert optimizer.param_groups[0]["decoupled_weight_decay"] is True
+
+
+def test_groups_that_do_not_correspond(tmp_path):
+    """Where groups differ in number or size, that is said, and nothing is guessed from their order."""
+    two = fixture("AdamW_two_groups")
+    assert not judged(OptimizerHparamOverride(), two, tmp_path, other=trained())
+    assert not judged(OptimizerParamOrder(), two, tmp_path, other=trained())
+    named = ordered(named=True, backwards=False)
+    renamed = copy.deepcopy(named)
+    renamed["optimizer"]["param_groups"][0]["param_names"][1] = "another"
+    assert not judged(OptimizerParamOrder(), renamed, tmp_path, other=named)
+    by_name = {"model": {"w": torch.ones(2)}, "optimizer": {"state": {"w": {"exp_avg": torch.ones(2)}}, "param_groups": [{"params": ["w"]}]}}  # fmt: skip
+    assert not judged(OptimizerParamOrder(), by_name, tmp_path, other=by_name)
+
+
+def test_weights_whose_optimizer_is_not_known_to_train_them(tmp_path):
+    """Where names are unknown nobody can say which weights should have moved."""
+    earlier, later = trained(steps=2), trained(steps=4)
+    for content in (earlier, later):
+        content["model"] = {"other": torch.ones(9)}
+    (result,) = judged(OptimizerFrozenDrift(), later, tmp_path, other=earlier)
+    assert isinstance(result, NotChecked)
+
+
+def test_without_step_counts_a_counter_tells_that_steps_were_taken(tmp_path):
+    """SGD keeps no step."""
+    earlier, later = ({**fixture("SGD_momentum"), "global_step": n} for n in (2, 4))
+    assert [s for s, _ in said(judged(OptimizerFrozenDrift(), later, tmp_path, other=earlier))] == ["silent"]
+    assert not judged(OptimizerFrozenDrift(), fixture("SGD_momentum"), tmp_path, other=fixture("SGD_momentum"))

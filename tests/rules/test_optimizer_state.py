@@ -523,3 +523,42 @@ def test_packed_states_are_named(tmp_path):
     content = {"model": {"w": torch.zeros(8, 4)}, "optimizer": {"state": {0: entry}, "param_groups": [group]}}
     (finding,) = judged(OptimizerMomentDtype(), content, tmp_path)
     assert (finding.severity, "are packed" in finding.message) == (Severity.NOTE, True)
+
+
+# what is not looked at, and what nobody wrote honestly
+
+
+def test_flat_partitions_are_not_checked(tmp_path):
+    """ZeRO cuts states in flat pieces, which have no parameters to look at."""
+    results = judged(OptimizerStateShape(), FIXTURES / "deepspeed/zero2_bf16/global_step3", tmp_path)
+    assert [type(r) for r in results] == [NotChecked]
+    assert "flat partitions" in results[0].why
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        OptimizerDummyStep(), OptimizerEmptyState(), OptimizerHparamMissing(), OptimizerIndexGap(),
+        OptimizerMomentDtype(), OptimizerPartialState(), OptimizerStateShape(), OptimizerStepDevice(),
+        OptimizerStepDtype(),
+    ],
+    ids=lambda rule: rule.code,
+)  # fmt: skip
+def test_a_pickled_optimizer_and_odd_numbers(tmp_path, rule):
+    """Ids that are tensors, ids and counters of thousands of digits, and states that are no states end in answers."""
+    torch.save({"optimizer": torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], momentum=0.9)}, tmp_path / "whole.pt")
+    assert not [r for r in judged(rule, tmp_path / "whole.pt", tmp_path) if getattr(r, "severity", "") == "error"]
+    wide = 10**5000
+    content = trained(steps=1, global_step=wide)
+    content["optimizer"]["state"] = {wide: content["optimizer"]["state"][0], "x": {"step": None}, 3: {}}
+    content["optimizer"]["param_groups"][0]["params"] = [wide, wide, (1,), None, 0.5]
+    content["optimizer"]["param_groups"][0]["betas"] = [[wide], [[]]]
+    for result in judged(rule, content, tmp_path, values=scanned):
+        assert len(result.message if hasattr(result, "message") else result.why) < 500
+
+
+def test_classes_that_share_a_file(tmp_path):
+    """Counters that say nothing, and a state whose first counter is not the one of steps."""
+    content = trained(steps=1, epoch=3, global_step=1)
+    assert not judged(OptimizerDummyStep(), content, tmp_path, values=scanned)
+    assert judged(OptimizerDummyStep(), placeholder(epoch=3, global_step=1), tmp_path, values=scanned)

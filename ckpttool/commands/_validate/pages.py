@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ckpttool.blocks import Block, Cell, Column, Fields, Heading, Note, Table, Text
+from ckpttool.blocks import Block, Cell, Column, Fields, Heading, Table, Text
 from ckpttool.commands._nearest import nearest
 from ckpttool.errors import NoSuchKey
 from ckpttool.protocols import Needs, Rule
@@ -43,8 +43,16 @@ def page_of(rule: Rule) -> Page:
         elif current:
             sections[current].append(line)
     laid = {name: textwrap.dedent("\n".join(lines)).strip() for name, lines in sections.items()}
+    if "Example" in laid:
+        laid["Example"] = _bare(laid["Example"])
     needs = tuple(word for need, word in _NEEDS.items() if need in rule.needs)
     return Page(rule.code, first.strip(), laid, needs)
+
+
+def _bare(example: str) -> str:
+    """An example without the marks that set it apart in a docstring."""
+    alone = example.startswith("`") and example.endswith("`") and example.count("`") == 2  # noqa: PLR2004
+    return example.strip("`") if alone else example
 
 
 def known(code: str | None) -> tuple[Rule, ...]:
@@ -81,16 +89,13 @@ class RulesReport:
         """A table, or one page."""
         pages = [page_of(rule) for rule in self.rules]
         if not self.one:
-            rows: list[list[Cell]] = [[Text(p.code, "name"), p.summary, Text(", ".join(p.needs), "dim")] for p in pages]
-            yield Table([Column("rule"), Column("says when", shrink=True), Column("needs", shrink=True)], rows)
+            rows: list[list[Cell]] = [[Text(p.code, "name"), _said(p)] for p in pages]
+            yield Table([Column("rule"), Column("says when", shrink=True)], rows)
             return
         (page,) = pages
         yield Heading([Text(page.code, "name"), ": ", page.summary])
-        if page.needs:
-            yield Fields([("needs", ", ".join(page.needs))])
-        for name, text in page.sections.items():
-            yield Heading(name)
-            yield from (Note(f"  {line}") for line in text.splitlines())
+        needs = [("needs", ", ".join(page.needs))] if page.needs else []
+        yield Fields([*needs, *(row for name, text in page.sections.items() for row in _rows(name, text))])
 
     def document(self) -> Mapping[str, object]:
         """Every page."""
@@ -106,3 +111,18 @@ class RulesReport:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _said(page: Page) -> Cell:
+    return [page.summary, Text(f"  needs {', '.join(page.needs)}", "dim")] if page.needs else page.summary
+
+
+def _rows(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """A section in rows: a paragraph is one, to be folded anew; of a list, and of what is indented, each line is."""
+    label = name.lower()
+    for paragraph in text.split("\n\n"):
+        lines = paragraph.splitlines()
+        kept = any(line.startswith((" ", "- ")) for line in lines)
+        for line in lines if kept else [" ".join(lines)]:
+            yield label, line
+            label = ""
