@@ -1,6 +1,7 @@
 """Segments that wrappers put into names: data parallel, compile, FSDP, activation checkpointing, PEFT.
 
 Sources: torch/nn/parallel/distributed.py (`module`), torch/_dynamo/eval_frame.py (`_orig_mod`),
+lightning/fabric/wrappers.py (`_forward_module`),
 torch/distributed/fsdp/_common_utils.py (`_fsdp_wrapped_module`),
 torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py (`_checkpoint_wrapped_module`), and peft
 (`base_model.model`).
@@ -8,7 +9,7 @@ torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py (`_checkpoint_wra
 
 from collections.abc import Iterable
 
-WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+WRAPPERS = ("module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 _PEFT = ("base_model", "model")
 
 

@@ -66,7 +66,7 @@ def test_a_planted_import_is_caught(copied: Path, violation: str) -> None:
     assert any(contract in said and "BROKEN" in said for said in result.stdout.splitlines()), result.stdout
 
 
-@pytest.mark.parametrize("package", ["containers", "layouts", "commands"])
+@pytest.mark.parametrize("package", ["containers", "layouts", "commands", "rules"])
 def test_plug_ins_do_not_know_each_other(package: str) -> None:
     """A format, a layout and a command can be read, changed and removed alone: none leads to another of its kind."""
     graph = grimp.build_graph("ckpttool", cache_dir=None)

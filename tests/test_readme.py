@@ -31,18 +31,21 @@ def test_the_first_command_inspects_a_checkpoint_that_ships() -> None:
     assert (PROJECT / shlex.split(first)[-1]).exists()
 
 
-def test_the_pictures_are_what_the_commands_print() -> None:
-    """Every `$ ckpt …` of the README is followed by what it prints today."""
-    shown = re.findall(
-        r"^```console\n\$ ([^\n]*)\n(.*?)\n```$", (PROJECT / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    )
+def test_the_pictures_are_what_the_commands_print(tmp_path: Path) -> None:
+    """Every `$ …` of the README is followed by what it prints today, in a folder where the fixtures are."""
+    blocks = re.findall(r"^```console\n(.*?)\n```$", (PROJECT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    shown = [shot for block in blocks for shot in re.findall(r"^\$ ([^\n]*)\n((?:(?!\$ ).*\n?)*)", block, re.MULTILINE)]
     assert shown
+    (tmp_path / "fixtures").symlink_to(PROJECT / "fixtures")
+    (tmp_path / "ckpt").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ckpttool "$@"\n')
+    (tmp_path / "ckpt").chmod(0o755)
+    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONPATH": str(PROJECT)}
+    environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     for command, picture in shown:
         run = subprocess.run(
-            [sys.executable, "-m", "ckpttool", *shlex.split(command)[1:]],
-            capture_output=True, text=True, check=False, cwd=PROJECT, env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
-        )  # fmt: skip
-        assert run.stdout.rstrip() == picture
+            ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        )
+        assert run.stdout.rstrip() == picture.rstrip()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(PROJECT).as_posix())

@@ -30,6 +30,22 @@ from ckpttool.rules.model_nonfinite import NonFinite
 from ckpttool.rules.model_shape import Shape
 from ckpttool.rules.model_tied import Tied
 from ckpttool.rules.model_unexpected_key import UnexpectedKey
+from ckpttool.rules.optimizer_class_changed import OptimizerClassChanged
+from ckpttool.rules.optimizer_dummy_step import OptimizerDummyStep
+from ckpttool.rules.optimizer_empty_state import OptimizerEmptyState
+from ckpttool.rules.optimizer_frozen_drift import OptimizerFrozenDrift
+from ckpttool.rules.optimizer_group_count import OptimizerGroupCount
+from ckpttool.rules.optimizer_group_size import OptimizerGroupSize
+from ckpttool.rules.optimizer_hparam_missing import OptimizerHparamMissing
+from ckpttool.rules.optimizer_hparam_override import OptimizerHparamOverride
+from ckpttool.rules.optimizer_index_gap import OptimizerIndexGap
+from ckpttool.rules.optimizer_missing import OptimizerMissing
+from ckpttool.rules.optimizer_moment_dtype import OptimizerMomentDtype
+from ckpttool.rules.optimizer_param_order import OptimizerParamOrder
+from ckpttool.rules.optimizer_partial_state import OptimizerPartialState
+from ckpttool.rules.optimizer_state_shape import OptimizerStateShape
+from ckpttool.rules.optimizer_step_device import OptimizerStepDevice
+from ckpttool.rules.optimizer_step_dtype import OptimizerStepDtype
 from ckpttool.rules.optimizer_step_mismatch import OptimizerStepMismatch
 from ckpttool.rules.progress_inconsistent import ProgressInconsistent
 from ckpttool.rules.progress_missing import ProgressMissing
@@ -81,6 +97,22 @@ RULES: tuple[Rule, ...] = (
     Shape(),
     Tied(),
     UnexpectedKey(),
+    OptimizerClassChanged(),
+    OptimizerDummyStep(),
+    OptimizerEmptyState(),
+    OptimizerFrozenDrift(),
+    OptimizerGroupCount(),
+    OptimizerGroupSize(),
+    OptimizerHparamMissing(),
+    OptimizerHparamOverride(),
+    OptimizerIndexGap(),
+    OptimizerMissing(),
+    OptimizerMomentDtype(),
+    OptimizerParamOrder(),
+    OptimizerPartialState(),
+    OptimizerStateShape(),
+    OptimizerStepDevice(),
+    OptimizerStepDtype(),
     OptimizerStepMismatch(),
     ProgressInconsistent(),
     ProgressMissing(),

@@ -3,6 +3,7 @@
 A resume goes wrong silently where two of them disagree. Rules read the table; `ckpt validate --counters` prints it.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -12,6 +13,7 @@ from ckpttool.elements import number
 from ckpttool.layouts import step_in_name
 from ckpttool.model import Checkpoint, Counter, LossScale, OptimizerState, Role, SchedulerState
 from ckpttool.protocols import Case
+from ckpttool.rules._bounded import bounded
 from ckpttool.rules._counts import Counts, counts_of
 from ckpttool.rules._learning_rates import driven_by, last_rates, position, rates_of
 from ckpttool.rules._loops import loops_of
@@ -75,7 +77,7 @@ def _named(checkpoint: Checkpoint, counts: Counts) -> Iterator[CounterRow]:
 def _trainers(checkpoint: Checkpoint, counts: Counts) -> Iterator[CounterRow]:
     for word, (name, unit) in _COUNTERS.items():
         for counter in checkpoint.counters:
-            value = number(counter.value)
+            value = _number(counter.value)
             if counter.name == word and value is not None:
                 note = _note(checkpoint, counter, counts)
                 own = "batches" if counter.key.endswith("(random_states)") else unit
@@ -119,13 +121,12 @@ def _loops(checkpoint: Checkpoint) -> Iterator[CounterRow]:
 
 def _optimizer(optimizer: OptimizerState, counts: Counts) -> Iterator[CounterRow]:
     if optimizer.steps:
-        by_group = [_steps_of(optimizer, group.params) for group in optimizer.groups]
-        apart = len({steps for steps in by_group if steps}) > 1
+        apart = len(optimizer.steps) > 1
         note = "groups or parameters were stepped differently often" if apart else _SKIPPED if counts.scaled else ""
         yield CounterRow(
             name="optimizer step",
             key="step",
-            values=tuple(optimizer.steps),
+            values=tuple(n for s in optimizer.steps if (n := _number(s)) is not None),
             unit="optimizer steps",
             where=place(optimizer.at, "state"),
             note=note,
@@ -134,13 +135,6 @@ def _optimizer(optimizer: OptimizerState, counts: Counts) -> Iterator[CounterRow
         if rates := rates_of(optimizer, key):
             where = place(optimizer.at, "param_groups")
             yield CounterRow(name=name, key=key, values=rates, unit="", where=where)
-
-
-def _steps_of(optimizer: OptimizerState, params: tuple[Value, ...]) -> tuple[float | int, ...]:
-    """Least and most steps of some parameters; empty where none counts."""
-    entries = (optimizer.state.get(p, {}) for p in params if isinstance(p, int | str))
-    steps = [n for entry in entries if (n := number(entry.get("step"))) is not None]
-    return (min(steps), max(steps)) if steps else ()
 
 
 def _scheduler(checkpoint: Checkpoint, scheduler: SchedulerState, counts: Counts) -> Iterator[CounterRow]:
@@ -155,7 +149,7 @@ def _scheduler(checkpoint: Checkpoint, scheduler: SchedulerState, counts: Counts
             note=_paced(checkpoint, counts),
         )
     for key in ("_step_count", "last_batch_iteration", "num_steps"):
-        if (count := number(scheduler.fields.get(key))) is not None:
+        if (count := _number(scheduler.fields.get(key))) is not None:
             note = "one more than last_epoch, unless stepped to an epoch or under accumulation"
             yield CounterRow(
                 name="scheduler calls" if key == "_step_count" else "scheduler position",
@@ -211,7 +205,7 @@ def _scaler(scaler: LossScale) -> Iterator[CounterRow]:
         yield CounterRow(
             name="good steps of the scaler",
             key="_growth_tracker",
-            values=(scaler.growth_tracker,),
+            values=(_number(scaler.growth_tracker) or 0,),
             unit="optimizer steps",
             where=place(scaler.at),
             note="since the loss scale last changed",
@@ -223,7 +217,15 @@ def _averages(checkpoint: Checkpoint) -> Iterator[CounterRow]:
     for weights in checkpoint.weights:
         for name in _AVERAGED:
             kept: Value = weights.tensors.get(name, weights.extra.get(name))
-            value = number(kept)
+            value = _number(kept)
             if value is not None and (weights.role is Role.EMA or isinstance(kept, TensorRef)):
                 where = place(weights.at, name)
                 yield CounterRow(name="averages taken", key=name, values=(value,), unit="updates", where=where)
+
+
+def _number(value: Value) -> int | float | None:
+    """A number that can be shown: an integer of more than 64 bits is infinite."""
+    found = number(value)
+    if found is None or isinstance(found, float) or bounded(found) is not None:
+        return found
+    return math.inf if found > 0 else -math.inf

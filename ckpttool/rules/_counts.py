@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ckpttool.elements import number
 from ckpttool.model import Counter, OptimizerState, SchedulerState
 from ckpttool.protocols import Case
+from ckpttool.rules._bounded import bounded, whole
 from ckpttool.rules._learning_rates import driven_by, position
 from ckpttool.rules._trained import Precision, said_precision
 from ckpttool.values import TensorRef
@@ -23,11 +23,18 @@ _STATIC = ("LossScaler object", "DeepSpeed fp16 optimizer")  # of bf16 and fp32:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stepped:
-    """An optimizer, or a scheduler, with how often it was stepped."""
+class SteppedOptimizer:
+    """An optimizer with how often it was stepped."""
 
-    optimizer: OptimizerState | None = None
-    scheduler: SchedulerState | None = None
+    optimizer: OptimizerState
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteppedScheduler:
+    """A scheduler with the position where it stands."""
+
+    scheduler: SchedulerState
     steps: int
 
 
@@ -38,8 +45,8 @@ class Counts:
     counter: Counter | None = None  # the trainer's own count of optimizer steps
     step: int | None = None  # its value
     named: int | None = None  # what the folder's or file's name says
-    optimizers: tuple[Stepped, ...] = ()
-    schedulers: tuple[Stepped, ...] = ()  # those that say where they stand, the plateau's left out
+    optimizers: tuple[SteppedOptimizer, ...] = ()
+    schedulers: tuple[SteppedScheduler, ...] = ()  # those that say where they stand, the plateau's left out
     skipped: int = 0  # steps that the trainer counted and the optimizer did not take, where it says so
     scaled: bool = False  # a loss scale was at work, so steps may have been skipped
     processes: int = 1  # whose random states are here
@@ -63,25 +70,25 @@ def counts_of(case: Case) -> Counts:
 def _gathered(case: Case) -> Counts:
     checkpoint = case.checkpoint
     counter = next((c for c in checkpoint.counters if c.name == "global_step"), None)
-    skipped = next((number(c.value) for c in checkpoint.counters if c.name == "skipped_steps"), 0)
+    skipped = next((whole(c.value) for c in checkpoint.counters if c.name == "skipped_steps"), 0)
     pattern = _NAMED.get(checkpoint.layout)
     match = pattern.fullmatch(PurePath(checkpoint.path).name) if pattern else None
-    epoch = next((number(c.value) for c in checkpoint.counters if c.name == "epoch"), None)
+    epoch = next((bounded(c.value) for c in checkpoint.counters if c.name == "epoch"), None)
     said = said_precision(checkpoint)
     moving = any(s.enabled and not (s.form in _STATIC and s.scale == 1) for s in checkpoint.scalers)
     return Counts(
         counter=counter,
-        step=_whole(number(counter.value)) if counter else None,
+        step=whole(counter.value) if counter else None,
         named=int(match[1]) if match else None,
         optimizers=tuple(
-            Stepped(optimizer=o, steps=steps) for o in checkpoint.optimizers if (steps := _most(o)) is not None
+            SteppedOptimizer(optimizer=o, steps=steps) for o in checkpoint.optimizers if (steps := _most(o)) is not None
         ),
         schedulers=tuple(
-            Stepped(scheduler=s, steps=steps)
+            SteppedScheduler(scheduler=s, steps=steps)
             for s in checkpoint.schedulers
-            if "num_bad_epochs" not in s.fields and (steps := _whole(position(s))) is not None
+            if "num_bad_epochs" not in s.fields and (steps := whole(position(s))) is not None
         ),
-        skipped=_whole(skipped) or 0,
+        skipped=skipped or 0,
         scaled=moving or (said is not None and said.precision is Precision.FP16),
         processes=max(len({r.rank for r in checkpoint.rng if r.rank is not None}), 1),
         epoch=epoch,
@@ -97,15 +104,9 @@ def partner(case: Case, scheduler: SchedulerState) -> int | None:
 
 def _most(optimizer: OptimizerState) -> int | None:
     """Most steps of any parameter; None where none are kept, or a narrow type stopped counting."""
-    most = _whole(optimizer.steps[-1]) if optimizer.steps else None
+    most = whole(optimizer.steps[-1]) if optimizer.steps else None
     if most in _SATURATED.values():
         steps = (entry.get("step") for entry in optimizer.state.values())
         if any(isinstance(s, TensorRef) and _SATURATED.get(s.dtype.name) == most for s in steps):
             return None
     return most
-
-
-def _whole(value: float | None) -> int | None:
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else None
-    return value

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ckpttool.elements import number
 from ckpttool.model import Checkpoint, OptimizerState, SchedulerState
+from ckpttool.rules._bounded import bounded
 from ckpttool.rules._schedules import Schedule, base_rates
 from ckpttool.values import Value
 
@@ -22,17 +23,17 @@ def rates_of(optimizer: OptimizerState, key: str = "lr") -> tuple[float, ...]:
 def last_rates(scheduler: SchedulerState) -> tuple[float, ...]:
     """`_last_lr`; empty where the scheduler keeps none, as before torch 1.4."""
     kept = scheduler.fields.get("_last_lr")
-    found = [_real(item) for item in kept] if type(kept) in (list, tuple) else [None]  # type: ignore[union-attr]
+    found = [_real(item) for item in kept] if isinstance(kept, list) else [None]
     return tuple(r for r in found if r is not None) if None not in found else ()
 
 
 def position(scheduler: SchedulerState) -> int | float | None:
-    """`last_epoch`; of a ChainedScheduler that of the first inside, since all step together."""
+    """`last_epoch`; of a ChainedScheduler that of the first inside, since all step together. None past 64 bits."""
     fields = scheduler.fields
     inside = fields.get("_schedulers")
     if "last_epoch" not in fields and isinstance(inside, list) and inside and isinstance(inside[0], dict):
-        return number(inside[0].get("last_epoch"))
-    return number(fields.get("last_epoch"))
+        return bounded(inside[0].get("last_epoch"))
+    return bounded(fields.get("last_epoch"))
 
 
 def driven_by(checkpoint: Checkpoint, scheduler: SchedulerState) -> tuple[OptimizerState, ...]:

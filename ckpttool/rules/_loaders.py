@@ -9,7 +9,7 @@ import enum
 import re
 from dataclasses import dataclass
 
-from ckpttool.blocks import Severity
+from ckpttool.blocks import Finding, Severity
 from ckpttool.protocols import Case
 
 
@@ -88,6 +88,13 @@ _DISTRIBUTED = (
 )
 _OF_TORCH = Loader("torch.load", unpickling=Unpickling.OF_THE_SCRIPT, to_cpu=False)
 _OF_SAFETENSORS = Loader("the safetensors library", unpickling=Unpickling.NOT_A_PICKLE)
+_LIBRARIES = (
+    (".safetensors", "SafetensorError"),
+    (".json", "JSONDecodeError"),
+    (".distcp", "CheckpointException"),
+    (".metadata", "CheckpointException"),
+)
+_NO_PICKLES = ("a git-lfs pointer", "an HTML page")
 _NOBODY = Loader("", Severity.WARNING, Unpickling.NOT_A_PICKLE)
 
 
@@ -113,25 +120,30 @@ def loader_of(case: Case, file: str) -> Loader:
     return _OF_SAFETENSORS if name.endswith((".safetensors", ".json")) else _OF_TORCH
 
 
-def exception_of(file: str, *, nbytes: int | None, start: bytes) -> str:
+def exception_of_empty(file: str) -> str:
+    """The class of what reading a file of no bytes raises; the ending of its name decides which library reads it."""
+    return _of_library(file) or "EOFError"
+
+
+def exception_of_broken(file: str, found: Finding) -> str:
     """The class of what reading a broken file raises; empty where it depends on where it broke.
 
     Args:
-        file: its name, whose ending decides which library reads it.
-        nbytes: its size.
-        start: its first bytes.
+        found: what the reader says of it.
     """
-    if file.endswith(".safetensors"):
-        return "SafetensorError"
-    if file.endswith(".json"):
-        return "JSONDecodeError"
-    if file.endswith((".distcp", ".metadata")):
-        return "CheckpointException"
-    if nbytes == 0:
-        return "EOFError"
-    if start[:4] == b"PK\3\4":
+    if found.code == "index.unreadable-shard":
+        file = file.removesuffix(".index.json")
+    if not found.code.startswith(("file.", "json.", "index.")):
+        return ""
+    if known := _of_library(file):
+        return known
+    if found.code == "file.truncated" and "zip archive" in found.message:
         return "RuntimeError or OSError"  # miniz may seek to where nothing is
-    return "UnpicklingError" if start[:1] in (b"<", b"v", b"{") else ""
+    return "UnpicklingError" if any(word in found.message for word in _NO_PICKLES) else ""
+
+
+def _of_library(file: str) -> str:
+    return next((exception for ending, exception in _LIBRARIES if file.endswith(ending)), "")
 
 
 def consequence(loader: Loader, exception: str) -> tuple[Severity, str]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ckpttool.elements import number
 from ckpttool.model import At, Checkpoint
+from ckpttool.rules._bounded import whole
 from ckpttool.values import Value
 
 LOOPS: Final = "loops"
@@ -44,14 +44,14 @@ def loops_of(checkpoint: Checkpoint) -> Loops | None:
     fit = kept.fields.get(_FIT) if kept and checkpoint.layout == "lightning" else None
     if kept is None or not isinstance(fit, dict):
         return None
-    steps = [n for path in _STEPS if (n := _whole(_inside(fit, path))) is not None]
+    steps = [n for path in _STEPS if (n := whole(_inside(fit, path))) is not None]
     batches = _inside(fit, (_BATCHES, "current"))
-    found = {k: n for k, v in batches.items() if (n := _whole(v)) is not None} if isinstance(batches, dict) else {}
+    found = {k: n for k, v in batches.items() if (n := whole(v)) is not None} if isinstance(batches, dict) else {}
     return Loops(
         at=At("", (LOOPS, _FIT)),
         steps=sum(steps) if steps else None,
-        epochs=_whole(_inside(fit, _EPOCHS)),
-        scheduler_steps=_whole(_inside(fit, _SCHEDULER)),
+        epochs=whole(_inside(fit, _EPOCHS)),
+        scheduler_steps=whole(_inside(fit, _SCHEDULER)),
         batches=found,
         last_batch=_inside(fit, (_BATCHES, "is_last_batch")) is True,
         loader=bool(_inside(fit, ("state_dict", "combined_loader"))),
@@ -62,8 +62,3 @@ def _inside(value: Value, path: tuple[str, ...]) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
-
-
-def _whole(value: Value) -> int | None:
-    found = number(value)
-    return found if isinstance(found, int) else None

@@ -46,8 +46,6 @@ def paces(case: Case) -> tuple[Paced, ...]:
         return _lightning(case, counts)
     found = []
     for stepped in counts.schedulers:
-        if stepped.scheduler is None:
-            continue
         steps = partner(case, stepped.scheduler)
         if case.checkpoint.layout in _IN_STEP:
             found.append(_in_step(counts, stepped.scheduler, stepped.steps, steps))
@@ -117,8 +115,6 @@ def _lightning(case: Case, counts: Counts) -> tuple[Paced, ...]:
     if loops is None or len(case.checkpoint.schedulers) != 1 or not counts.schedulers or not loops.scheduler_steps:
         return ()
     only, due = counts.schedulers[0], loops.scheduler_steps
-    if only.scheduler is None:
-        return ()
     pace, times = _pace(only.steps, due, least=1)
     if pace in (Pace.OTHER, Pace.TIMES):
         pace = Pace.OTHER

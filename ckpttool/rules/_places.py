@@ -24,3 +24,10 @@ def place_of(weights: Weights, fqn: str) -> str:
     """Where one tensor of a state_dict is, which may be in a shard or deeper than its name says."""
     path = weights.paths.get(fqn, (*weights.at.path, fqn))
     return place(At(weights.files.get(fqn, weights.at.file), path))
+
+
+def figure(number: float) -> str:
+    """`1,024`, `0.000244141`; of a whole number beyond 64 bits only that it is one."""
+    if not isinstance(number, int):
+        return f"{number:,.6g}"
+    return f"{number:,}" if number.bit_length() <= _BITS else _WIDE.name

@@ -8,11 +8,12 @@ from ckpttool.elements import number
 from ckpttool.model import Checkpoint
 from ckpttool.values import Opaque
 
-_RANDOM = re.compile(r"(?:random_states|rng_state)_(\d{1,6})\.(?:pkl|pth)")
+_RANDOM = re.compile(r"(?:random_states|rng_state)_(\d{1,5})\.(?:pkl|pth)")
 _SHARDS = (
-    re.compile(r"(?:.*/)?__(\d{1,6})_\d+\.distcp"),
-    re.compile(r"(?:.*/)?(?:\w+_)?zero_pp_rank_(\d{1,6})_mp_rank_\d+_optim_states\.pt"),
+    re.compile(r"(?:.*/)?__(\d{1,5})_\d+\.distcp"),
+    re.compile(r"(?:.*/)?(?:\w+_)?zero_pp_rank_(\d{1,5})_mp_rank_\d+_optim_states\.pt"),
 )
+_MOST = 100_000  # processes; more is no world size
 
 
 class Said(NamedTuple):
@@ -36,7 +37,7 @@ def _said(checkpoint: Checkpoint) -> Iterator[Said]:
     state = checkpoint.config.get("distributed_state")
     if isinstance(state, Opaque):  # accelerate/state.py `PartialState`, in the Trainer's arguments
         count = number(state.attributes.get("num_processes"))
-        if isinstance(count, int):
+        if isinstance(count, int) and 0 < count <= _MOST:
             yield Said(count, "training_args.bin says")
     for pattern in _SHARDS:
         found = [int(m[1]) for f in checkpoint.files if (m := pattern.fullmatch(f.name))]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ckpttool.blocks import Finding
+from ckpttool.blocks import Finding, Severity
 from ckpttool.containers import read, verify_storage
 from ckpttool.errors import CkptError
 from ckpttool.model import Checkpoint
@@ -41,7 +41,10 @@ def records(checkpoint: Checkpoint) -> Iterator[Record]:
 
 
 def damage(checkpoint: Checkpoint) -> Iterator[tuple[Record, Finding | CkptError | None]]:
-    """Each record of a file that is there, read: what is wrong with it; None where it is as it was saved."""
+    """Each record of a file that is there, read: what is wrong with it; None where it is as it was saved.
+
+    A `zip.crc` is a value that is another; anything else keeps it from being loaded.
+    """
     folder = next((opened for opened in checkpoint.opened if isinstance(opened, Folder)), None)
     sizes = {f.name: f.size for f in checkpoint.files}
     for record in records(checkpoint):
@@ -59,7 +62,8 @@ def _damage(folder: Folder, record: Record, checkpoint: Checkpoint) -> Finding |
         found = [*contents.problems, *filter(None, map(verify_storage, contents.storages))]
     except CkptError as error:
         return error
-    return next((finding for finding in found if finding.code == "zip.crc"), None)
+    wrong = [finding for finding in found if finding.severity is Severity.ERROR]
+    return min(wrong, key=lambda finding: finding.code == "zip.crc", default=None)
 
 
 def _attributes(value: Any) -> Mapping[Any, Any]:

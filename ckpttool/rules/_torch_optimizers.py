@@ -49,7 +49,8 @@ _CLASSES = (
     TorchClass("NAdam", "nadam.py", _ADAM_GROUP | {"momentum_decay"}, _NEWEST,
                _ADAM_STATE | {"mu_product"}, _MOMENTS, _keys("step mu_product")),
     TorchClass("Adamax", "adamax.py", _ADAM_GROUP, _LATER, _keys("step exp_avg exp_inf"), _keys("exp_avg exp_inf")),
-    TorchClass("SparseAdam", "sparse_adam.py", _keys("lr betas eps maximize"), _NONE, _ADAM_STATE, _MOMENTS, _NONE),
+    # Before 1.13 it had no `maximize`, and a file without it may as well be of a class that is not torch's.
+    TorchClass("SparseAdam", "sparse_adam.py", _keys("lr betas eps"), _keys("maximize"), _ADAM_STATE, _MOMENTS, _NONE),
     TorchClass("Adadelta", "adadelta.py", _keys("lr rho eps weight_decay"), _LATER,
                _keys("step square_avg acc_delta"), _keys("square_avg acc_delta")),
     TorchClass("Adagrad", "adagrad.py", _keys("lr lr_decay eps weight_decay"),
@@ -72,6 +73,7 @@ _CLASSES = (
 # fmt: on
 _FEWEST_KEYS = "SparseAdam"
 _TABLE = {made.name: made for made in _CLASSES}
+_SWITCHES = _keys("capturable differentiable")
 _SHAPED = frozenset(key for made in _CLASSES for key in made.shaped)
 
 
@@ -84,11 +86,13 @@ def torch_class(optimizer: OptimizerState) -> TorchClass | None:
     keys = {key for group in optimizer.groups for key in group.hyperparameters} - _EXTRA
     first = known[0] if known else None
     # RAdam without `weight_decay` has all that SparseAdam has, and more.
-    if first is not None and (first.name != _FEWEST_KEYS or keys <= first.group):
-        return first if all(made is not None and made.group == first.group for made in known) else None
+    if first is not None and (first.name != _FEWEST_KEYS or keys <= first.group | first.filled):
+        alike = all(made is not None and made.group == first.group for made in known)
+        # Classes of others bear the same names (Muon), and lack more than one key of torch's.
+        return first if alike and len(first.group - keys) <= 1 else None
     short = [made for made in _CLASSES if _is_short(made, keys, set(optimizer.state_keys))]
-    alike = len({made.group - keys for made in short}) == 1  # whichever it is, the same key is gone
-    return min(short, key=lambda made: len(made.filled - keys)) if alike else None
+    same = len({made.group - keys for made in short}) == 1  # whichever it is, the same key is gone
+    return min(short, key=lambda made: len(made.filled - keys)) if same else None
 
 
 def _is_short(made: TorchClass, keys: set[str], state: set[str]) -> bool:
@@ -98,6 +102,11 @@ def _is_short(made: TorchClass, keys: set[str], state: set[str]) -> bool:
     """
     kept = bool(made.state) and made.state <= state <= made.state | made.shaped
     return kept and keys <= made.group | made.filled and len(made.group - keys) == 1
+
+
+def is_surely_torch(optimizer: OptimizerState) -> bool:
+    """Whether the groups have switches that torch's own classes have."""
+    return all(group.hyperparameters.keys() >= _SWITCHES for group in optimizer.groups)
 
 
 def shaped_by(state: Collection[str]) -> list[str]:

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ckpttool.blocks import Finding
-from ckpttool.errors import CkptError
 from ckpttool.model import Checkpoint
-from ckpttool.sources import ByteSpan, FileSource, Folder, head
 
 UNREADABLE: Final = "container.unreadable"
-_FIRST = 16  # bytes
 
 # The rule of each code. A code of another family of rules is theirs to tell.
 OWNERS: Final[Mapping[str, str]] = {
@@ -55,12 +52,13 @@ def owner(finding: Finding) -> str:
 
 def troubles_of(checkpoint: Checkpoint, rule: str) -> Iterator[Trouble]:
     """What a rule has to answer for, each with its file."""
-    names = sorted((f.name for f in checkpoint.files), key=len, reverse=True)
+    sizes = {f.name: f.size for f in checkpoint.files}
+    names = sorted(sizes, key=len, reverse=True)
     for finding in checkpoint.problems:
         if owner(finding) == rule:
             file = next((n for n in names if _speaks_of(finding.where, n)), "") if checkpoint.is_folder else ""
             unread = finding.code == "file.not-a-checkpoint" and finding.message.endswith(" is empty")
-            yield Trouble(file, finding, empty=unread or (bool(file) and size_of(checkpoint, file) == 0))
+            yield Trouble(file, finding, empty=unread or sizes.get(file) == 0)
     for file, contents in checkpoint.contents.items():
         yield from (Trouble(file, finding) for finding in contents.problems if owner(finding) == rule)
 
@@ -68,27 +66,3 @@ def troubles_of(checkpoint: Checkpoint, rule: str) -> Iterator[Trouble]:
 def _speaks_of(where: str, name: str) -> bool:
     """Whether a place begins with a file's name: `optimizer.bin`, `optimizer.bin @ byte 7`, `a.pt:a/version`."""
     return where.startswith(name) and where[len(name) : len(name) + 1] in ("", " ", ":")
-
-
-def size_of(checkpoint: Checkpoint, file: str) -> int | None:
-    """Bytes of a file; None where it is not known."""
-    if not checkpoint.is_folder:
-        return checkpoint.files[0].size if checkpoint.files else None
-    return next((f.size for f in checkpoint.files if f.name == file), None)
-
-
-def start_of(checkpoint: Checkpoint, file: str) -> bytes:
-    """The first bytes of a file; none where they cannot be read."""
-    try:
-        contents = checkpoint.contents.get(file)
-        if contents is not None:
-            return head(contents.source, _FIRST)
-        for opened in checkpoint.opened:
-            if isinstance(opened, Folder) and file in opened.entries():
-                source = opened.open(file)
-                return source.read(ByteSpan(0, min(_FIRST, source.size)))
-            if isinstance(opened, FileSource) and not file:
-                return head(opened, _FIRST)
-    except CkptError:
-        return b""
-    return b""

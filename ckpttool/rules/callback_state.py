@@ -1,5 +1,6 @@
 """`callback.state`."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -7,8 +8,11 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.layouts import some
 from ckpttool.model import Checkpoint
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._places import figure
 from ckpttool.values import GlobalRef, Value
 
+_ARGUMENT = re.compile(r"'(\w+)': (.*?)(?=, '\w+': |$)")
+_LONGEST_KEY = 4_000  # characters
 _CONTROL = "TrainerControl"
 _LIGHTNING = "lightning/pytorch/trainer/call.py"
 
@@ -56,7 +60,7 @@ class CallbackState:
     def _renamed(self, here: Checkpoint, there: Checkpoint) -> Iterator[Finding]:
         mine, theirs = _callbacks(here) or {}, _callbacks(there) or {}
         for key in theirs:
-            if key in mine:
+            if key in mine or not _class_of(key):
                 continue
             twin = next((k for k in mine if _class_of(k) == _class_of(key) and k not in theirs), None)
             name = _class_of(key)
@@ -78,8 +82,8 @@ class CallbackState:
             counted = {k: v for k, v in attributes.items() if not _is_nothing(v)}
             if isinstance(patience, int) and patience:
                 of = args.get("early_stopping_patience")
-                limit = f" of {of}" if isinstance(of, int) else ""
-                severity, said = Severity.SILENT, f"counted {patience}{limit} evaluations without progress"
+                limit = f" of {figure(of)}" if isinstance(of, int) else ""
+                severity, said = Severity.SILENT, f"counted {figure(patience)}{limit} evaluations without progress"
             elif counted:
                 severity, said = Severity.WARNING, f"kept {some(sorted(map(str, counted)))}"
             else:
@@ -131,10 +135,14 @@ def _class_of(key: Any) -> str:
 
 
 def _differing(mine: Any, its: Any) -> str:
-    """The arguments that two keys of one class spell differently."""
-    here, there = (set(str(k).partition("{")[2].rstrip("}").split(", '")) for k in (mine, its))
-    words = sorted(
-        f"{'here' if part in here else 'there'} {part.strip(chr(39)).replace(chr(39) + ':', ':')}"
-        for part in here ^ there
-    )
-    return some(words)
+    """The arguments that two keys of one class spell differently: `here mode: 'max', there mode: 'min'`."""
+    here, there = _arguments(mine), _arguments(its)
+    names = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+    sides = [(name, side, of[name]) for name in names for side, of in (("here", here), ("there", there)) if name in of]
+    return some([f"{side} {name}: {spelled}" for name, side, spelled in sides])
+
+
+def _arguments(key: Any) -> Mapping[str, str]:
+    """The arguments that a key spells: `ModelCheckpoint{'monitor': None, 'mode': 'min'}`."""
+    inside = str(key)[:_LONGEST_KEY].partition("{")[2].removesuffix("}")
+    return dict(_ARGUMENT.findall(inside))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.errors import CkptError
 from ckpttool.model import Checkpoint, Contents
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._records import damage, records
@@ -82,11 +81,12 @@ class Bitrot:
         unread = total = 0
         for record, found in damage(case.checkpoint):
             total += 1
-            if isinstance(found, Finding):
-                rotten.setdefault(record.file, []).append(record.name)
-            elif isinstance(found, CkptError):
-                unread += 1
-                rotten.setdefault(record.file, []).append(f"{record.name} (it cannot be read: {found.message})")
+            if found is None:
+                continue
+            loads = isinstance(found, Finding) and found.code == "zip.crc"
+            unread += not loads
+            told = record.name if loads else f"{record.name} (it cannot be read: {found.message})"
+            rotten.setdefault(record.file, []).append(told)
         for file, names in rotten.items():
             shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
             yield Finding(

@@ -10,11 +10,11 @@ from ckpttool.model import Checkpoint
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._trained import siblings
 
-_CUSTOM = re.compile(r"custom_checkpoint_(\d{1,6})\.pkl")
+_CUSTOM = re.compile(r"custom_checkpoint_(\d{1,5})\.pkl")
 _NUMBERED = {
-    "optimizer": re.compile(r"optimizer(?:_(\d{1,6}))?\.bin"),
-    "scheduler": re.compile(r"scheduler(?:_(\d{1,6}))?\.bin"),
-    "model": re.compile(r"(?:pytorch_)?model(?:_(\d{1,6}))?\.(?:safetensors|bin)"),
+    "optimizer": re.compile(r"optimizer(?:_(\d{1,5}))?\.bin"),
+    "scheduler": re.compile(r"scheduler(?:_(\d{1,5}))?\.bin"),
+    "model": re.compile(r"(?:pytorch_)?model(?:_(\d{1,5}))?\.(?:safetensors|bin)"),
 }
 _LOADER = "accelerate/accelerator.py"
 _KEYS = 3  # of an object; with fewer, two objects may be alike by chance
@@ -151,7 +151,8 @@ def _numbers(checkpoint: Checkpoint, pattern: re.Pattern[str]) -> Sequence[int]:
 
 def _gap(numbers: Sequence[int]) -> list[int]:
     """The numbers below the highest that are not there."""
-    return [n for n in range(numbers[-1]) if n not in numbers] if numbers else []
+    there = set(numbers)
+    return [n for n in range(numbers[-1]) if n not in there] if numbers else []
 
 
 def _objects(checkpoint: Checkpoint) -> Mapping[str, frozenset[str]]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.protocols import Case, Needs
-from ckpttool.rules._loaders import consequence, exception_of, loader_of, trainer_of
+from ckpttool.rules._loaders import consequence, exception_of_empty, loader_of, trainer_of
 from ckpttool.rules._siblings import fall_back, others
 from ckpttool.rules._troubles import UNREADABLE, Trouble, troubles_of
 
@@ -67,7 +67,7 @@ class Incomplete:
             if not trouble.empty:
                 continue
             name = trouble.file or case.checkpoint.path
-            severity, said = consequence(loader_of(case, trouble.file), exception_of(name, nbytes=0, start=b""))
+            severity, said = consequence(loader_of(case, trouble.file), exception_of_empty(name))
             message = f"the file has 0 bytes; {said}"
             if "folder" in trouble.finding.message:
                 severity, message = Severity.ERROR, "the folder is empty; no trainer finds anything to load in it"

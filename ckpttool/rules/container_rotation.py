@@ -19,9 +19,9 @@ class Rotation:
     keeps, of the checkpoint with the highest number against the others; the files that Lightning's ModelCheckpoint says
     it keeps, in the newest file, against those that are there.
 
-    Why: before it kept `best_global_step`, the Trainer compared whole paths, so after a move it no longer knows its best
-    checkpoint: rotation deletes it, and `load_best_model_at_end` goes without. `resume_from_checkpoint=True` takes the highest number, also where it is
-    left from an earlier run.
+    Why: before it kept `best_global_step`, the Trainer compared whole paths, so after a move it no longer knows its
+    best checkpoint: rotation deletes it, and `load_best_model_at_end` goes without. `resume_from_checkpoint=True` takes
+    the highest number, also where it is left from an earlier run.
 
     Example: `warning: trainer_state.json: it is of another run than checkpoint-300: at step 50 its loss is 2.1, there
     1.9; resume_from_checkpoint=True takes this one, the highest number`
@@ -127,6 +127,6 @@ def _losses(checkpoint: Checkpoint) -> dict[int, float]:
     history = _state(checkpoint).get("log_history")
     for entry in history if isinstance(history, list) else ():
         match entry:
-            case {"step": int(step), "loss": int() | float() as loss}:
+            case {"step": int(step), "loss": float(loss)}:
                 found[step] = loss
     return found

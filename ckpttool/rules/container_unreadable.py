@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._loaders import consequence, exception_of, loader_of
+from ckpttool.rules._loaders import consequence, exception_of_broken, loader_of
 from ckpttool.rules._siblings import fall_back
-from ckpttool.rules._troubles import UNREADABLE, Trouble, size_of, start_of, troubles_of
+from ckpttool.rules._troubles import UNREADABLE, Trouble, troubles_of
 
 # Codes of what we did not read, though loading may well do: over a limit, or of a kind that we do not know.
 _UNREAD = frozenset(
@@ -48,10 +48,14 @@ class Unreadable:
     needs: ClassVar[Needs] = Needs.NOTHING
 
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
-        for trouble in troubles_of(case.checkpoint, self.code):
+        troubles = list(troubles_of(case.checkpoint, self.code))
+        told = {t.file for t in troubles if t.finding.code.startswith("file.")}
+        for trouble in troubles:
             found = trouble.finding
             if trouble.empty or found.severity is Severity.NOTE:
                 continue
+            if found.code == "index.unreadable-shard" and any(file and file in found.message for file in told):
+                continue  # the shard itself is told of
             if found.code in _UNREAD:
                 place = f"{found.where}: " if found.where else ""
                 yield NotChecked(code=self.code, why=f"{place}{found.message}")
@@ -74,12 +78,4 @@ class Unreadable:
 def _class(case: Case, trouble: Trouble) -> str:
     """The class of what is raised; empty where it is not certain."""
     known = _RAISES.get(trouble.finding.code)
-    name = trouble.file or case.checkpoint.path
-    torch_reads = not name.endswith((".safetensors", ".json"))
-    if known is None and torch_reads and trouble.finding.code == "file.truncated":
-        known = "RuntimeError or OSError" if "zip archive" in trouble.finding.message else ""
-    if known is None and not (torch_reads and trouble.finding.code == "file.damaged"):
-        checkpoint = case.checkpoint
-        size = size_of(checkpoint, trouble.file)
-        known = exception_of(name, nbytes=size, start=start_of(checkpoint, trouble.file))
-    return known or ""
+    return known or exception_of_broken(trouble.file or case.checkpoint.path, trouble.finding)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.elements import number
 from ckpttool.model import Checkpoint, DataPosition
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._bounded import bounded
 from ckpttool.rules._loops import LOOPS, loops_of
 from ckpttool.rules._places import place
 
@@ -62,7 +62,7 @@ class DataPositionMissing:
 
     def _trainer(self, checkpoint: Checkpoint) -> Iterator[Finding]:
         """The Trainer skips the batches it has seen, unless it was told not to."""
-        epoch = next((number(c.value) for c in checkpoint.counters if c.name == "epoch"), None)
+        epoch = next((bounded(c.value) for c in checkpoint.counters if c.name == "epoch"), None)
         if checkpoint.config.get("ignore_data_skip") is True and epoch is not None and epoch % 1:
             message = f"ignore_data_skip was asked for, and epoch is {epoch:g}: the epoch begins again with its data"
             yield self._finding(Severity.NOTE, "trainer_state.json: epoch", message, "")
@@ -82,7 +82,7 @@ class DataPositionMissing:
         Source: torchdata/stateful_dataloader/stateful_dataloader.py (0.11), `_StatefulSingleProcessDataLoaderIter`
         """
         fields = position.fields
-        done = number(fields.get("_num_yielded")) or 0
+        done = bounded(fields.get("_num_yielded")) or 0
         if done <= 0 or fields.get("_iterator_finished") is True or any(fields.get(k) is not None for k in _ORDER):
             return
         message = f"{done:,} batches into an epoch, and the loader kept their number but no order: unless it is not "
@@ -92,7 +92,7 @@ class DataPositionMissing:
     def _others(self, checkpoint: Checkpoint) -> Iterator[Finding]:
         """A script that counts batches within the epoch tells where it stopped, not in which order."""
         for counter in checkpoint.counters:
-            done = number(counter.value)
+            done = bounded(counter.value)
             if counter.key.rsplit(".", 1)[-1] in _INSIDE and done is not None and done > 0:
                 message = f"{counter.key} is {done:g}, within an epoch, and no sampler or loader state is kept"
                 hint = "skip as many batches of the same order: seed the sampler by the epoch"

@@ -7,7 +7,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import DataPosition
 from ckpttool.protocols import Case, Needs
-from ckpttool.rules._places import count, place
+from ckpttool.rules._places import count, figure, place
 from ckpttool.values import Value
 
 _MOST = 65_536  # workers; more is no number of processes
@@ -53,9 +53,9 @@ class DataWorkers:
             )  # fmt: skip
         elif len(workers) > had:
             yield self._finding(
-                position, Severity.ERROR,
-                f"states of {count(len(workers), 'worker')}, and the loader had {had:,}: it raises KeyError: "
-                f"'worker_{had}' when it begins ({_SOURCE})",
+                position, Severity.WARNING,
+                f"states of {count(len(workers), 'worker')}, and the loader had {had:,}: the rest is left, and "
+                "nothing is said",
             )  # fmt: skip
         elif lacking:
             yield self._finding(
@@ -72,7 +72,9 @@ class DataWorkers:
     def _last(self, position: DataPosition, had: int, last: float | None) -> Iterator[Finding]:
         if isinstance(last, int) and not 0 <= last < had:
             yield self._finding(
-                position, Severity.WARNING, f"the last worker that gave a batch is {last:,}, and there were {had:,}"
+                position,
+                Severity.WARNING,
+                f"the last worker that gave a batch is {figure(last)}, and there were {had:,}",
             )
 
     def _finding(self, position: DataPosition, severity: Severity, message: str) -> Finding:

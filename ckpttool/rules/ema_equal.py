@@ -7,11 +7,12 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.tensors import compare_tensors
 from ckpttool.elements import number
+from ckpttool.errors import CkptError, FileChanged
 from ckpttool.model import Checkpoint, Role, Weights
 from ckpttool.names import without_wrappers
-from ckpttool.protocols import Case, Needs
+from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._against import pairs
-from ckpttool.rules._places import count, place
+from ckpttool.rules._places import count, figure, place
 from ckpttool.values import TensorRef
 
 
@@ -33,7 +34,15 @@ class EmaEqual:
     code: ClassVar[str] = "ema.equal"
     needs: ClassVar[Needs] = Needs.VALUES
 
-    def check(self, case: Case) -> Iterator[Finding]:
+    def check(self, case: Case) -> Iterator[Finding | NotChecked]:
+        try:
+            yield from self._looked(case)
+        except FileChanged:
+            raise
+        except CkptError as error:
+            yield NotChecked(code=self.code, why=f"values could not be read: {error.message}")
+
+    def _looked(self, case: Case) -> Iterator[Finding]:
         here = case.checkpoint
         averages = [w for w in here.weights if w.role is Role.EMA]
         for average in averages:
@@ -61,7 +70,7 @@ class EmaEqual:
             steps = max((o.steps[-1] for o in here.optimizers if o.steps), default=None)
             if (updates is not None and updates <= 1) or (updates is None and steps is not None and steps <= 1):
                 return
-            after = f" after {updates:,} updates" if updates is not None else ""
+            after = f" after {figure(updates)} updates" if updates is not None else ""
             how = "one memory" if shared else "bit for bit"
             yield self._finding(
                 average,

@@ -8,7 +8,7 @@ from ckpttool.layouts import some
 from ckpttool.model import Checkpoint, Role, Weights
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._against import RAISED
-from ckpttool.rules._places import count, place, place_of
+from ckpttool.rules._places import count, figure, place, place_of
 from ckpttool.rules._trained import is_adapter, resumes
 from ckpttool.values import Value
 
@@ -42,7 +42,7 @@ class AdapterOnly:
             if config is None:
                 if not _has_config(case.checkpoint, weights):
                     yield self._alone(case, weights)
-            elif str(config.get("peft_type", "LORA")) == "LORA":
+            elif config.get("peft_type", "LORA") == "LORA":
                 yield from self._rank(case, weights, config)
                 yield from self._names(weights)
                 yield from self._targets(case, weights, config)
@@ -62,7 +62,8 @@ class AdapterOnly:
         rank, pattern = config.get("r"), config.get("rank_pattern")
         if not isinstance(rank, int) or config.get("target_parameters"):
             return
-        allowed = {rank, *(pattern.values() if isinstance(pattern, dict) else ())}
+        others = pattern.values() if isinstance(pattern, dict) else ()
+        allowed = {rank, *(r for r in others if isinstance(r, int))}
         wrong = [
             n for n, t in weights.tensors.items()
             if (".lora_A." in n or n.endswith(".lora_A")) and t.shape and t.shape[0] not in allowed
@@ -74,7 +75,7 @@ class AdapterOnly:
                 code=self.code,
                 severity=Severity.ERROR if by_config else Severity.WARNING,
                 where=place_of(weights, wrong[0]),
-                message=f"{_CONFIG} says r={rank}, and {count(len(wrong), 'tensor')} "
+                message=f"{_CONFIG} says r={figure(rank)}, and {count(len(wrong), 'tensor')} "
                 f"({some(wrong)}) {'has' if len(wrong) == 1 else 'have'} {rows} rows: a model built from it raises "
                 f"{RAISED}: size mismatch",
                 hint=f"set r to {rows} in {_CONFIG}, or take adapters and configuration from one save",
@@ -121,7 +122,7 @@ class AdapterOnly:
                 severity=Severity.WARNING,
                 where=scans[0].where,
                 message=f"all {count(len(scans), 'tensor')} lora_B are zero after "
-                f"{steps:g} optimizer steps: the adapters do nothing",
+                f"{figure(steps)} optimizer steps: the adapters do nothing",
                 hint="they were not trained, or not loaded into the model that was saved; look at an earlier one",
             )
 

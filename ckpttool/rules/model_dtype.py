@@ -12,7 +12,7 @@ from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._against import Pair, pairs
 from ckpttool.rules._places import count, place, place_of
 from ckpttool.rules._trained import Precision, said_precision
-from ckpttool.values import GlobalRef, Value
+from ckpttool.values import Value
 
 _LARGEST_HALF = 65504.0  # of float16
 _SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
@@ -124,9 +124,4 @@ def _beyond(case: Case, names: list[str]) -> int:
 
 
 def _dtype(value: Value) -> DType | None:
-    match value:
-        case str():
-            return by_torch_name(value.removeprefix("torch."))
-        case GlobalRef():
-            return by_torch_name(value.name)
-    return None
+    return by_torch_name(value.removeprefix("torch.")) if isinstance(value, str) else None

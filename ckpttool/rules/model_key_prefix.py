@@ -14,20 +14,26 @@ from ckpttool.rules._trained import is_adapter
 _FROM = {
     "module": "DataParallel or DDP",
     "_orig_mod": "torch.compile",
+    "_forward_module": "Fabric",
     "_fsdp_wrapped_module": "FSDP",
     "_checkpoint_wrapped_module": "activation checkpointing",
     "base_model": "PEFT",
 }
-_SURE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")  # no module of one's own is called so
+_SURE = (
+    "_orig_mod",
+    "_forward_module",
+    "_fsdp_wrapped_module",
+    "_checkpoint_wrapped_module",
+)  # no module of one's own is called so
 _HINT = "`ckpt convert SRC DST --strip-prefix auto` takes it off, unless the program wraps the model before it loads"
 
 
 class KeyPrefix:
     """A wrapper's prefix stands in the names of the weights.
 
-    What: `module.`, `_orig_mod.`, `_fsdp_wrapped_module.`, `_checkpoint_wrapped_module.` and `base_model.model.`, at
-    any depth and in any order. Held against another checkpoint: names that match only without them, or without a
-    prefix such as `model.` that one side has before all of its names.
+    What: `module.`, `_orig_mod.`, `_forward_module.`, `_fsdp_wrapped_module.`, `_checkpoint_wrapped_module.` and
+    `base_model.model.`, at any depth and in any order. Held against another checkpoint: names that match only without
+    them, or without a prefix such as `model.` that one side has before all of its names.
 
     Why: names with a prefix fit a model that is wrapped in the same way when it loads, and no other: strict loading
     raises, and `strict=False` loads nothing and says nothing, so that training goes on from random weights.

@@ -8,12 +8,13 @@ from typing import ClassVar
 from ckpttool.blocks import Finding, Severity
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.tensors import compare_tensors
+from ckpttool.errors import CkptError, FileChanged
 from ckpttool.layouts import some
 from ckpttool.model import Role, Weights
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._against import RAISED, Pair, pairs, raising
 from ckpttool.rules._leftovers import missing, unexpected
-from ckpttool.rules._places import place, place_of
+from ckpttool.rules._places import figure, place, place_of
 from ckpttool.values import TensorRef
 
 _EMBEDDING = re.compile(
@@ -44,6 +45,14 @@ class Tied:
     needs: ClassVar[Needs] = Needs.NOTHING
 
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
+        try:
+            yield from self._looked(case)
+        except FileChanged:
+            raise
+        except CkptError as error:
+            yield NotChecked(code=self.code, why=f"values could not be read: {error.message}")
+
+    def _looked(self, case: Case) -> Iterator[Finding | NotChecked]:
         for weights in case.checkpoint.weights:
             if weights.role is Role.MODEL:
                 yield from self._configured(case, weights)
@@ -96,8 +105,8 @@ class Tied:
                 code=self.code,
                 severity=Severity.SILENT if case.checkpoint.layout == "hf-trainer" else Severity.WARNING,
                 where=place(weights.at),
-                message=f"config.json does not tie the head to {rows[0]}, and no head of {vocabulary:,} rows is there: "
-                "it stays as it was initialised",
+                message=f"config.json does not tie the head to {rows[0]}, and no head of {figure(vocabulary)} rows is "
+                "there: it stays as it was initialised",
                 hint="set tie_word_embeddings to true in config.json if the model was tied when it was saved",
             )
 

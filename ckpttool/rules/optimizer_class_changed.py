@@ -20,8 +20,8 @@ class OptimizerClassChanged:
     Why: the class is not in the file, and `load_state_dict` takes any class's state. Most raise KeyError in the first
     step. Adam takes AdamW's with the file's `decoupled_weight_decay`, so that it decays as AdamW does, silently.
 
-    Example: `optimizer: AdamW here, SGD in the other checkpoint: load_state_dict takes it, and the first step() of
-    SGD raises KeyError`
+    Example: `optimizer: AdamW here, Adam in the other checkpoint: Adam takes the state silently, with
+    decoupled_weight_decay True, and decays as AdamW does`
 
     Reference: torch 2.13 optim/optimizer.py `load_state_dict`, optim/adam.py and adamw.py `__setstate__`.
     """

@@ -24,7 +24,8 @@ class OptimizerDummyStep:
     Why: what was saved is the placeholder, not the state of the training. It loads; Adam goes on with zero moments,
     and corrects its bias as if on step 2, so that the first update has half its size.
 
-    Example: `optimizer: step 1 and zero moments for all 7 parameters, yet global_step 40`
+    Example: `optimizer.state: step 1 and zero moments for all 7 parameters, yet global_step 40: a step without
+    gradients made this state, and the trained one is lost`
 
     Reference: torch 2.13 distributed/checkpoint/state_dict.py `_init_optim_state`.
     """

@@ -22,8 +22,8 @@ class OptimizerEmptyState:
     Why: `Optimizer.load_state_dict` takes it without a word. Moments and step count start at zero, as on the first
     step of training.
 
-    Example: `optimizer: AdamW keeps no state for any of its 7 parameters, yet step 40: load_state_dict takes it
-    silently and the moments start at zero`
+    Example: `optimizer.state: AdamW keeps no state for any of its 7 parameters, yet step 40: load_state_dict takes it
+    silently and the state starts anew`
 
     Reference: torch 2.13 optim/optimizer.py `load_state_dict`; reports of states saved from another wrapper's
     attribute, or before the first step.

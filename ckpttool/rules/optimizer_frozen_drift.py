@@ -36,8 +36,8 @@ class OptimizerFrozenDrift:
     Why: the optimizer steps copies that the model does not use: it was built before the model was moved, wrapped or
     re-initialised, or weights are loaded back after each step. The loss of the rest goes down, so nobody looks.
 
-    Example: `optimizer: all 2 weights of param_groups[1] (lr 0.001) are the same in both checkpoints, though steps went
-    from 2 to 4`
+    Example: `optimizer.param_groups[0]: all 7 weights of param_groups[0] (lr 0.001) are the same in both
+    checkpoints, though steps went from 2 to 4: emb.weight, fc1.weight, fc1.bias and 4 more`
 
     Reference: reports of parameters frozen again on resume (`requires_grad` set before loading).
     """

@@ -18,7 +18,8 @@ class OptimizerGroupCount:
     group for biases was added, or parameters were unfrozen with `add_param_group` before saving and not before
     loading.
 
-    Example: `optimizer: 1 param group, the other checkpoint has 2: a run that builds the other's raises ValueError`
+    Example: `optimizer.param_groups: 1 param group, in the other checkpoint 2: a run that builds the other's raises
+    ValueError ('loaded state dict has a different number of parameter groups')`
 
     Reference: torch 2.13 optim/optimizer.py `load_state_dict`.
     """

@@ -17,8 +17,8 @@ class OptimizerGroupSize:
     Why: `load_state_dict` raises ValueError where the script's group is of another size: a layer was added or frozen,
     a head replaced, weights tied or untied.
 
-    Example: `optimizer: param_groups[0] has 7 parameters, in the other checkpoint 9: a run that builds the other's
-    raises ValueError`
+    Example: `optimizer.param_groups[0]: param_groups[0] has 6 parameters, in the other checkpoint 7: a run that
+    builds the other's raises ValueError`
 
     Reference: torch 2.13 optim/optimizer.py `load_state_dict`; transformers trainer.py after a change of layers.
     """

@@ -29,7 +29,8 @@ class OptimizerHparamMissing:
 
     Why: the file's groups replace the script's as they are, so the first step raises KeyError.
 
-    Example: `optimizer: param_groups[0] lacks betas: the first step() of Adam raises KeyError: 'betas'`
+    Example: `optimizer.param_groups[0]: param_groups[0] lacks betas: the first step() of Adam raises KeyError:
+    'betas' (in torch/optim/adam.py)`
 
     Reference: torch 2.13 optim/adam.py `step`, `__setstate__`, and its siblings.
     """

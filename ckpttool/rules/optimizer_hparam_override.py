@@ -30,7 +30,8 @@ class OptimizerHparamOverride:
     Why: `load_state_dict` puts the file's groups in the place of the script's. Whoever changes `weight_decay` in the
     script and resumes goes on with the old one, and nothing says so.
 
-    Example: `optimizer: weight_decay is 0.1, in the other checkpoint 0.01: what is loaded last holds`
+    Example: `optimizer.param_groups[0].weight_decay: weight_decay is 0.5, in the other checkpoint 0.01:
+    load_state_dict puts this one's in the place of the script's, and says nothing`
 
     Reference: torch 2.13 optim/optimizer.py `load_state_dict` (`update_group`).
     """

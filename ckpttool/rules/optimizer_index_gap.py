@@ -22,7 +22,8 @@ class OptimizerIndexGap:
     nothing: the parameter starts with new moments. Ids are matched by position, so where one was taken out of a
     group all behind it move up.
 
-    Example: `optimizer: 7 states that no group lists: '0', '1', '2' and 4 more; the groups list numbers, not text`
+    Example: `optimizer.state: 7 states that no group lists: '0', '1', '2' and 4 more; the groups list numbers, and
+    text is no number; load_state_dict keeps them where no parameter finds them, and says nothing`
 
     Reference: torch 2.13 optim/optimizer.py `load_state_dict` ("State that is not assigned to params is copied as
     is").

@@ -27,8 +27,8 @@ class OptimizerMissing:
     Why: Adam's moments and its step count start at zero under weights that are far into training; the loss jumps and
     takes hundreds or thousands of steps to come back.
 
-    Example: `optimizer.pt: optimizer.pt is missing, so the Trainer restores neither it nor scheduler.pt, and says
-    nothing: at global_step 4 training goes on with a new AdamW`
+    Example: `optimizer.pt: optimizer.pt is missing while scheduler.pt is there: the Trainer restores neither it nor
+    scheduler.pt, and says nothing; resumed at global_step 4, training goes on with a new optimizer`
 
     Reference: transformers 5.24 trainer.py `_load_optimizer_and_scheduler`; lightning 2.6 checkpoint_connector.py
     `restore_optimizers_and_schedulers`; accelerate 1.15 checkpointing.py `load_accelerator_state`; timm 1.0

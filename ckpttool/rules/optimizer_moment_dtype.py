@@ -28,7 +28,7 @@ class OptimizerMomentDtype:
     keeps 8 bits of mantissa; from narrow to wide nothing comes back; float16 has lost squares below 6e-8. Integers of
     a quantized state become huge moments.
 
-    Example: `optimizer: moments are bfloat16 and the weights float32: precision that was lost stays lost`
+    Example: `optimizer.state: moments are bfloat16 and the weights float32: precision that was lost stays lost`
 
     Reference: torch 2.13 optim/optimizer.py `_process_value_according_to_param_policy`; bitsandbytes
     optim/optimizer.py `load_state_dict`.

@@ -25,7 +25,8 @@ class OptimizerParamOrder:
     states go to the wrong parameters and nobody says so; where they do not, the first step raises RuntimeError. The
     order changes with the order of definition, with sets, and with filters over `requires_grad`.
 
-    Example: `optimizer: param 2 is out.weight, in the other checkpoint fc1.weight: states go by position`
+    Example: `optimizer.param_groups: param 1 is fc2.weight, in the other checkpoint fc1.weight: states go by
+    position, so they reach the wrong parameters silently where shapes agree`
 
     Reference: torch 2.13 optim/optimizer.py `load_state_dict` ("The names of the parameters … will not affect the
     loading process").

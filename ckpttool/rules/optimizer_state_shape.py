@@ -1,6 +1,6 @@
 """Moments that have another shape than their parameter."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
@@ -26,8 +26,8 @@ class OptimizerStateShape:
 
     Why: `load_state_dict` looks at counts only. The first step raises RuntimeError.
 
-    Example: `optimizer: state[0]: exp_avg of embed.weight is 32×8, the weight is 40×8: the first step() raises
-    RuntimeError`
+    Example: `optimizer.state[0]: exp_avg of emb.weight is 8×4, the weight is 10×4: load_state_dict takes it, and
+    the first step() raises RuntimeError about sizes that must match (in torch/optim/adam.py)`
 
     Reference: torch 2.13 optim/optimizer.py `load_state_dict`, optim/adam.py `_single_tensor_adam`.
     """
@@ -64,10 +64,11 @@ class OptimizerStateShape:
 
     def _unknown(self, checkpoint: Checkpoint, optimizer: OptimizerState, made: TorchClass) -> Iterator[Finding]:
         held = {tuple(tensor.shape) for part in checkpoint.weights for tensor in part.tensors.values()}
+        keys = sorted(made.shaped)
         strange = [
             f"{label} {_text(shape)}"
             for _, label, param in params_of(optimizer)
-            for _, shape in list(_shapes(state_of(optimizer, param), made))[:1]
+            for _, shape in list(_shapes(state_of(optimizer, param), keys))[:1]
             if shape not in held
         ]
         if strange:
@@ -84,8 +85,9 @@ def _wrong(
     optimizer: OptimizerState, made: TorchClass, weights: Mapping[str, TensorRef]
 ) -> Iterator[tuple[Value, str]]:
     """Ids of parameters with a state of another shape, and what differs."""
+    keys = sorted(made.shaped)
     for _, label, param in params_of(optimizer):
-        shapes = list(_shapes(state_of(optimizer, param), made))
+        shapes = list(_shapes(state_of(optimizer, param), keys))
         if not shapes:
             continue
         (first, shape), *rest = shapes
@@ -98,10 +100,10 @@ def _wrong(
             yield at, f"{first} of {label} is {_text(shape)}, its {other[0]} is {_text(other[1])}"
 
 
-def _shapes(entry: Mapping[str, Value], made: TorchClass) -> Iterator[tuple[str, _Shape]]:
+def _shapes(entry: Mapping[str, Value], keys: Sequence[str]) -> Iterator[tuple[str, _Shape]]:
     """State of a parameter that has its shape; tensors that are spread over processes left out."""
-    for key in sorted(made.shaped & entry.keys()):
-        value = entry[key]
+    for key in keys:
+        value = entry.get(key)
         if isinstance(value, TensorRef) and value.kind == "strided":
             yield key, tuple(value.shape)
 

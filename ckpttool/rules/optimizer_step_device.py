@@ -24,7 +24,8 @@ class OptimizerStepDevice:
     round, `load_state_dict` moves the step to the parameter; where that lies on a CPU, the step raises
     AssertionError, as capturable optimizers want a GPU.
 
-    Example: `optimizer: 7 step counts on cuda:0, while capturable and fused are off`
+    Example: `optimizer.state[0].step: 7 step counts on cuda:0, while capturable and fused are off: each step then waits
+    for the device, and torch 1.12.0 raises AssertionError`
 
     Reference: torch 2.13 optim/adam.py, "note [special device hosting for step]"; pytorch#80809.
     """

@@ -24,7 +24,7 @@ class OptimizerStepDtype:
     stands still there and Adam corrects its bias as at that step, for ever. With `capturable` or `fused` the count is
     cast to float32 on load, so only what was lost already is wrong.
 
-    Example: `optimizer: 7 step counts in bfloat16, which cannot count past 256; they are at 256`
+    Example: `optimizer.state[0].step: 7 step counts in bfloat16, which cannot count past 256; they are at 256`
 
     Reference: torch 2.13 optim/optimizer.py `_process_value_according_to_param_policy`; pytorch#74424.
     """

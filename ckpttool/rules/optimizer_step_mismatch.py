@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.elements import number
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._bounded import bounded, told
 from ckpttool.rules._counts import Counts, counts_of
 from ckpttool.rules._loops import loops_of
 from ckpttool.rules._places import place
@@ -58,7 +58,7 @@ class OptimizerStepMismatch:
         yield Finding(
             code=self.code,
             severity=severity,
-            where=place(first.at, "state") if first else "",
+            where=place(first.at, "state"),
             message=f"the optimizer took {taken:,} steps, {said} {expected + counts.skipped:,}{why}",
             hint="" if severity is Severity.NOTE else _HINT,
         )
@@ -69,13 +69,13 @@ class OptimizerStepMismatch:
             return
         for index, group in enumerate(optimizer.groups):
             entries = (optimizer.state.get(p, {}) for p in group.params if isinstance(p, int | str))
-            steps = {n for entry in entries if (n := number(entry.get("step"))) is not None}
+            steps = {n for entry in entries if (n := bounded(entry.get("step"))) is not None}
             if len(steps) > 1:
                 yield Finding(
                     code=self.code,
                     severity=Severity.NOTE,
                     where=place(optimizer.at, "param_groups", index),
-                    message=f"its parameters were stepped {min(steps):g} to {max(steps):g} times: "
+                    message=f"its parameters were stepped {told(min(steps))} to {told(max(steps))} times: "
                     "some were not used, or trained later than others",
                 )
 

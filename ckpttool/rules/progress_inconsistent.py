@@ -8,6 +8,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import Checkpoint, Counter
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._bounded import bounded, told, whole
 from ckpttool.rules._counts import Counts, counts_of
 from ckpttool.rules._loops import Loops, loops_of
 from ckpttool.rules._pace import Pace, paces
@@ -60,11 +61,11 @@ class ProgressInconsistent:
         for counter in checkpoint.counters:
             value = number(counter.value)
             if counter.name in _COUNTS and value is not None and not value >= 0:
-                message = f"{counter.key} is {value:g}, which counts nothing"
+                message = f"{counter.key} is {told(value)}, which counts nothing"
                 yield self._finding(Severity.WARNING, place(counter.at), message, "start from a counter that is known")
         step, total = _counter(checkpoint, "global_step"), _counter(checkpoint, "max_steps")
-        if checkpoint.layout == "hf-trainer" and step and total and (number(total.value) or 0) > 0:
-            at, end = number(step.value), number(total.value)
+        if checkpoint.layout == "hf-trainer" and step and total and (bounded(total.value) or 0) > 0:
+            at, end = bounded(step.value), bounded(total.value)
             if at is not None and end is not None and at > end:
                 message = f"global_step is {at:,}, max_steps {end:,}: with the same arguments the Trainer ends at once"
                 yield self._finding(Severity.WARNING, place(step.at), message, "raise max_steps to go on")
@@ -118,14 +119,11 @@ class ProgressInconsistent:
 
     def _schedule(self, case: Case) -> Iterator[Finding]:
         """A scheduler that the trainer itself steps, and that stands somewhere else altogether."""
-        counts = counts_of(case)
         for paced in paces(case):
             if paced.pace is not Pace.OTHER or not paced.own:
                 continue
             message = f"last_epoch is {paced.at:,}, {paced.of}"
             severity = Severity.WARNING if case.checkpoint.layout == "lightning" else Severity.SILENT
-            if counts.step is not None and case.checkpoint.layout == "lightning" and paced.at == counts.step:
-                continue  # stepped by the script, which Lightning does not count
             hint = "resume from a checkpoint whose scheduler was saved with it"
             yield self._finding(severity, place(paced.scheduler.at, "last_epoch"), message, hint)
 
@@ -135,7 +133,7 @@ class ProgressInconsistent:
         Source: deepspeed/runtime/engine.py, `step`
         """
         samples = _counter(checkpoint, "samples")
-        total = number(samples.value) if samples else None
+        total = whole(samples.value) if samples else None
         if checkpoint.layout != "deepspeed" or samples is None or total is None or not counts.step or total < 0:
             return
         if total % counts.step:
@@ -149,7 +147,7 @@ class ProgressInconsistent:
         history = log.get("log_history") if isinstance(log, dict) and checkpoint.layout == "hf-trainer" else None
         if epoch is None or counts.epoch is None or not counts.step or not isinstance(history, list):
             return
-        pairs = [(number(h.get("step")), number(h.get("epoch"))) for h in history[-1:] if isinstance(h, dict)]
+        pairs = [(bounded(h.get("step")), bounded(h.get("epoch"))) for h in history[-1:] if isinstance(h, dict)]
         for step, logged in pairs:
             if step and logged and step <= counts.step and counts.epoch < logged - _ROUNDED:
                 message = f"epoch is {counts.epoch:g}, the log stood at {logged:g} after {step:,} steps"

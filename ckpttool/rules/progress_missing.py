@@ -13,6 +13,7 @@ from ckpttool.rules._counts import counts_of
 from ckpttool.values import Value
 
 _COUNTS = ("epoch", "global_step", "step", "samples", "tokens", "completed_epochs")
+_OF_PROGRAM = "(random_states)"  # Accelerate: batches since the program began
 _STATE = "trainer_state.json"
 _WITH_LOOPS = (1, 6)  # Lightning before this had none; newer ones build them from the top-level counters
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
@@ -45,7 +46,7 @@ class ProgressMissing:
                 yield from self._lightning(case)
             case "hf-trainer":
                 yield from self._trainer(checkpoint)
-            case _ if not any(c.name in _COUNTS for c in checkpoint.counters):
+            case _ if not any(c.name in _COUNTS and not c.key.endswith(_OF_PROGRAM) for c in checkpoint.counters):
                 if checkpoint.optimizers and checkpoint.weights:  # an optimizer alone is a part of something
                     yield from self._others(case)
 
@@ -78,12 +79,14 @@ class ProgressMissing:
             yield self._finding(Severity.SILENT, f"{_STATE}: global_step", message, hint)
 
     def _others(self, case: Case) -> Iterator[Finding]:
-        if case.checkpoint.layout == "accelerate":
+        """What Accelerate is given to save may count, and so may the name."""
+        checkpoint, name = case.checkpoint, PurePath(case.checkpoint.path).name
+        if checkpoint.layout == "accelerate" and not checkpoint.custom and step_in_name(name) is None:
             message = f"Accelerate saves no epoch or step of the script's; {_optimizer(case)} is here"
             yield self._finding(Severity.NOTE, "", message, "register_for_checkpointing an object that counts")
+        elif checkpoint.layout == "accelerate":
             return
-        name = PurePath(case.checkpoint.path).name
-        if step_in_name(name) is not None:
+        elif step_in_name(name) is not None:
             message = f"only the name, {name}, says how far training came; {_optimizer(case)} is here"
             yield self._finding(Severity.NOTE, "", message, "save the epoch and the step inside")
         else:

@@ -66,7 +66,8 @@ class RngMissing:
         if alone and wanted == 1:
             yield from self._fewer_than_siblings(case, 1)
             return
-        lacking = [rank for rank in range(wanted) if rank not in have]
+        held = set(have)
+        lacking = [rank for rank in range(wanted) if rank not in held]
         if not lacking:
             yield from self._fewer_than_siblings(case, len(have))
             return

@@ -8,7 +8,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import LossScale
 from ckpttool.protocols import Case, Needs
-from ckpttool.rules._places import place
+from ckpttool.rules._places import figure, place
 
 
 class ScalerCollapsed:
@@ -39,7 +39,7 @@ class ScalerCollapsed:
                 yield self._finding(
                     scaler,
                     Severity.WARNING,
-                    f"the growth tracker is {tracker:,}, and it runs from 0 to below {interval:,}",
+                    f"the growth tracker is {figure(tracker)}, and it runs from 0 to below {figure(interval)}",
                 )
 
     def _scale(self, scaler: LossScale, scale: float) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ class ScalerCollapsed:
                 f"the scale is {scale:g}: gradients are divided by it, and the first step makes weights NaN",
             )
         elif scale <= 1 or (least is not None and scale <= least):
-            said = f"its least, {least:g}" if least is not None and scale <= least else f"{scale:g}"
+            said = f"its least, {figure(least)}" if least is not None and scale <= least else f"{scale:g}"
             yield self._finding(
                 scaler,
                 Severity.WARNING,

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.elements import number
 from ckpttool.model import Checkpoint, SchedulerState
 from ckpttool.protocols import Case, Needs, NotChecked
+from ckpttool.rules._bounded import bounded, whole
 from ckpttool.rules._counts import counts_of
 from ckpttool.rules._learning_rates import alike, last_rates, position, said
 from ckpttool.rules._places import place
@@ -50,7 +50,7 @@ class SchedulerHorizon:
     def _stored(self, case: Case, scheduler: SchedulerState) -> Iterator[Finding]:
         name = scheduler.candidates[0] if scheduler.candidates else ""
         key, step = _KEYS.get(name, ""), position(scheduler)
-        end = number(scheduler.fields.get(key)) if key else None
+        end = bounded(scheduler.fields.get(key)) if key else None
         if end is None or step is None or end <= 0:
             return
         more = _to_come(case)
@@ -76,7 +76,7 @@ class SchedulerHorizon:
 
     def _of_function(self, case: Case, scheduler: SchedulerState) -> Iterator[Finding | NotChecked]:
         """The Trainer's schedules by the rate they left; any other function is not in the file."""
-        checkpoint, step = case.checkpoint, number(scheduler.fields.get("last_epoch"))
+        checkpoint, step = case.checkpoint, position(scheduler)
         kind, total = checkpoint.config.get("lr_scheduler_type"), _max_steps(checkpoint)
         if checkpoint.layout != "hf-trainer" or kind not in ("linear", "cosine") or total is None or step is None:
             why = "LambdaLR stores neither its function nor where it ends"
@@ -115,8 +115,8 @@ class SchedulerHorizon:
 
 
 def _max_steps(checkpoint: Checkpoint) -> int | None:
-    found = next((number(c.value) for c in checkpoint.counters if c.name == "max_steps"), None)
-    return found if isinstance(found, int) and found > 0 else None
+    found = next((whole(c.value) for c in checkpoint.counters if c.name == "max_steps"), None)
+    return found if found and found > 0 else None
 
 
 def _to_come(case: Case) -> str:
@@ -126,7 +126,7 @@ def _to_come(case: Case) -> str:
 
 
 def _is_before(checkpoint: Checkpoint, step: int) -> bool:
-    found = next((number(c.value) for c in checkpoint.counters if c.name == "global_step"), None)
+    found = next((whole(c.value) for c in checkpoint.counters if c.name == "global_step"), None)
     return found is not None and found < step
 
 
@@ -135,8 +135,8 @@ def _warm_up(config: Mapping[str, Value], total: int) -> int:
 
     Source: transformers/training_args.py (4.40 and 5.24), `get_warmup_steps`
     """
-    steps, ratio = number(config.get("warmup_steps")) or 0, number(config.get("warmup_ratio")) or 0
-    if steps >= 1 and math.isfinite(steps):
+    steps, ratio = bounded(config.get("warmup_steps")) or 0, bounded(config.get("warmup_ratio")) or 0
+    if steps >= 1:
         return int(steps)
     share = steps or ratio
     return math.ceil(total * share) if 0 < share < 1 else 0

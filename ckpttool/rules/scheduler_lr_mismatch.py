@@ -7,7 +7,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.model import OptimizerState, SchedulerState
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._learning_rates import alike, driven_by, follows, last_rates, neighbour, position, rates_of, said
-from ckpttool.rules._places import place
+from ckpttool.rules._places import count, place
 from ckpttool.rules._schedules import base_rates, schedule_of
 
 _RANKED = ("deepspeed", "megatron")
@@ -39,7 +39,9 @@ class SchedulerLrMismatch:
             driven = driven_by(case.checkpoint, scheduler)
             held = [o for o in driven if rates_of(o)]
             if not held:
-                if driven or (case.checkpoint.optimizers and last_rates(scheduler)):
+                if said_apart := self._other_count(case, scheduler):
+                    yield said_apart
+                elif driven or (case.checkpoint.optimizers and last_rates(scheduler)):
                     yield NotChecked(
                         code=self.code, why=f"{place(scheduler.at) or scheduler.name}: its optimizer is not known"
                     )
@@ -68,6 +70,23 @@ class SchedulerLrMismatch:
                 "it was set by hand, or a schedule went on from a rate that was reset",
                 hint=_HINT,
             )
+
+    def _other_count(self, case: Case, scheduler: SchedulerState) -> Finding | None:
+        """A scheduler of more or fewer groups than the only optimizer has."""
+        last = last_rates(scheduler)
+        if len(case.checkpoint.optimizers) != 1 or not last:
+            return None
+        (optimizer,) = case.checkpoint.optimizers
+        if not optimizer.groups or len(last) == len(optimizer.groups):
+            return None
+        return Finding(
+            code=self.code,
+            severity=Severity.WARNING,
+            where=place(scheduler.at, "_last_lr"),
+            message=f"the scheduler keeps the rates of {count(len(last), 'group')}, the optimizer has "
+            f"{count(len(optimizer.groups), 'group')}",
+            hint="resume from a checkpoint whose scheduler was saved with its optimizer",
+        )
 
     def _apart(self, scheduler: SchedulerState, optimizer: OptimizerState, *, on_form: bool) -> Finding:
         rates, last = rates_of(optimizer), last_rates(scheduler)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.elements import number
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._bounded import bounded
 from ckpttool.rules._counts import counts_of
 from ckpttool.rules._pace import Pace, Paced, paces
 from ckpttool.rules._places import place
@@ -82,8 +82,8 @@ def _laid_out(case: Case, paced: Paced) -> str:
     """Why a scheduler at the number of the epoch should count steps; empty where it may count epochs."""
     counts, fields = counts_of(case), paced.scheduler.fields
     config = case.checkpoint.config
-    epochs = next((e for key in _EPOCHS if (e := number(config.get(key))) is not None), None)
-    horizon = next(((key, n) for key in _HORIZONS if (n := number(fields.get(key))) is not None), None)
+    epochs = next((e for key in _EPOCHS if (e := bounded(config.get(key))) is not None), None)
+    horizon = next(((key, n) for key in _HORIZONS if (n := bounded(fields.get(key))) is not None), None)
     if epochs is None or horizon is None or counts.epoch is None or paced.at not in (counts.epoch, counts.epoch + 1):
         return ""
     if paced.due < _MUCH * max(paced.at, 1) or not epochs < paced.due <= horizon[1]:

@@ -12,6 +12,7 @@ from ckpttool.rules._siblings import fall_back
 _ZERO = re.compile(r"((?:.*/)?)(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")
 _FSDP = re.compile(r"((?:.*/)?)rank(\d+)-of-(\d+)-optimizer\.pt")
 _MEGATRON = re.compile(r"(?:.*/)?mp_rank_(\d+)(?:_(\d+))?(?:_\d+)?/model_optim_rng\.pt")
+_MOST = 1_000_000  # processes; a number above is none
 
 
 class WorldSize:
@@ -49,7 +50,8 @@ class WorldSize:
                 said = ", ".join(f"{world:,}" for world in sorted(worlds))
                 message = f"its files come of saves with different data-parallel sizes: {said}"
                 yield self._found(case, Severity.ERROR, folder, f"{message}; DeepSpeed raises ZeRORuntimeException")
-            for world in worlds if len(worlds) == 1 else ():
+                continue
+            for world in worlds:
                 beyond = sorted(rank for rank in ranks if rank >= world)
                 if beyond:
                     message = (
@@ -78,7 +80,11 @@ class WorldSize:
             return
         config = case.checkpoint.config
         tensor, pipeline = (number(config.get(f"{kind}_model_parallel_size")) for kind in ("tensor", "pipeline"))
-        if not isinstance(tensor, int) or not isinstance(pipeline, int) or tensor < 1 or pipeline < 1:
+        if (
+            not isinstance(tensor, int)
+            or not isinstance(pipeline, int)
+            or not (0 < tensor < _MOST and 0 < pipeline < _MOST)
+        ):
             return
         have = {(int(m[1][:9]), int((m[2] or "0")[:9])) for m in found}
         if len(have) < tensor * pipeline:
@@ -103,6 +109,6 @@ def _worlds(case: Case, folder: str) -> set[int]:
     for name, contents in case.checkpoint.contents.items():
         if name.startswith(folder) and isinstance(contents.root, dict):
             world = contents.root.get("dp_world_size")
-            if isinstance(world, int) and not isinstance(world, bool) and world > 0:
+            if isinstance(world, int) and 0 < world < _MOST:
                 found.add(world)
     return found

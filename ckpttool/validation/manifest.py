@@ -111,9 +111,7 @@ def _finding(code: str, severity: Severity, where: str, message: str) -> Finding
     return Finding(code=code, severity=severity, where=where, message=message, hint=hint)
 
 
-def _same(source: Source, wanted: Any) -> bool:
-    if not isinstance(wanted, dict):
-        return False
+def _same(source: Source, wanted: Mapping[str, Any]) -> bool:
     return bool(source.size == wanted.get("size") and _digest(source) == wanted.get("sha256"))
 
 
@@ -190,7 +188,7 @@ def _read(name: str) -> dict[str, Any]:
         raise DamagedFile(f"the manifest is no JSON: {error}", where=name, hint="get it again") from error
     match top:
         case {"schema": "ckpt.manifest/1", "files": dict(), "tensors": list()}:
-            return dict(top)
+            return {**top, "files": {n: e if isinstance(e, dict) else {} for n, e in top["files"].items()}}
         case {"schema": str(schema)} if schema.startswith("ckpt.manifest/"):
             hint = "install the version of ckpt that wrote it"
             raise UnsupportedFormat(f"the manifest is of the schema {schema!r}", where=name, hint=hint)

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, CustomObject, OptimizerState, Role
 from ckpttool.values import TensorRef, Value, children
 from ckpttool.writers.reach import spelled_path
+
+_Way: TypeAlias = (
+    tuple[Any, Any] | None
+)  # the way to the object around it, and the step from there: no copy for each level
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +52,28 @@ def _key(identity: Value) -> int | str:
 
 def _of_custom(custom: CustomObject, limits: Limits) -> Iterator[Named]:
     """Tensors anywhere in an object, depth first: an averaged copy of the weights, say."""
-    pending: list[tuple[tuple[Any, ...], Value]] = [((), custom.value)]
+    pending: list[tuple[_Way, Value]] = [(None, custom.value)]
     seen: set[int] = set()
     while pending and len(seen) < limits.nodes:
-        path, value = pending.pop()
+        way, value = pending.pop()
         if id(value) in seen:
             continue
         if isinstance(value, TensorRef):
+            path = _path(way)
             spelled = spelled_path((custom.name, *path))
             yield Named(Role.CUSTOM, spelled, _place(custom.at.file, (*custom.at.path, *path)), value)
-        inner = [((*path, step), child) for step, child in children(value)]
+        inner: list[tuple[_Way, Value]] = [((way, step), child) for step, child in children(value)]
         if inner:
             seen.add(id(value))
             pending.extend(reversed(inner))
+
+
+def _path(way: _Way) -> tuple[Any, ...]:
+    steps: list[Any] = []
+    while way is not None:
+        way, step = way
+        steps.append(step)
+    return tuple(reversed(steps))
 
 
 def _place(file: str, path: tuple[Any, ...]) -> str:

@@ -10,6 +10,7 @@ import torch
 import ckpttool
 from ckpttool.commands._validate import validating
 from ckpttool.rules import RULES
+from ckpttool.validation import scanning
 
 RUN = "accelerate/run/checkpoints"
 
@@ -233,14 +234,14 @@ def test_against_another(ckpt):
 
 def test_a_checkpoint_that_changes_meanwhile(ckpt, run, monkeypatch):
     """What was written to while it was judged has no verdict."""
-    whole = validating.scan
+    whole = scanning.scan
 
     def writing(checkpoint, **options):
         found = whole(checkpoint, **options)
         (run / "checkpoint_2" / "scaler.pt").write_bytes(b"new")
         return found
 
-    monkeypatch.setattr(validating, "scan", writing)
+    monkeypatch.setattr(scanning, "scan", writing)
     for path in ("run", "run/checkpoint_2"):
         assert ckpt("validate", path).code == 2
 

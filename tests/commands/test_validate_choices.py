@@ -137,7 +137,7 @@ def test_the_nearest_configuration_counts(here):
     assert read_configuration(inner) == Configuration(fail_on="error")
 
 
-@pytest.mark.parametrize("text", ["no toml at all", "tool = 3\n", "\x00", "[tool]\nckpt = 1\n"])
+@pytest.mark.parametrize("text", ["no toml at all", "ckpt = = 3", "ckpt = 1\ntool = 3\n", "\x00", "[tool]\nckpt = 1\n"])
 def test_a_strange_pyproject_is_not_ours(here, text):
     """What is no TOML, or has no table of ours, is passed over: other programs will say so."""
     (here / "pyproject.toml").write_text(text)

@@ -38,6 +38,12 @@ REPORTS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def rules(monkeypatch):
+    """There are three rules, of which these reports ran two."""
+    monkeypatch.setattr("ckpttool.commands._validate.text.RULES", range(3))
+
+
 def shown(made, columns):
     stream = io.StringIO()
     text.write(made.blocks(), text.console_for(stream, environment={}), columns=columns)
@@ -72,6 +78,12 @@ def test_colours(snapshot):
 def test_the_exit_code(which, code):
     """0 resumable, 1 findings at or above the threshold, 2 not judged; of a run that of its newest."""
     assert REPORTS[which].exit_code == code
+
+
+def test_all_rules(monkeypatch):
+    """Where every rule ran, their number says nothing."""
+    monkeypatch.setattr("ckpttool.commands._validate.text.RULES", range(2))
+    assert "checked  all rules; 1.2 GB of values" in shown(REPORTS["resumable"], 80)
 
 
 def test_the_document(snapshot):

@@ -20,8 +20,7 @@ def written(told):
 def outcomes(told):
     """What became of each test of each suite."""
     return [
-        {case.get("name"): [child.tag for child in case] for case in suite}
-        for suite in ET.fromstring(written(told))
+        {case.get("name"): [child.tag for child in case] for case in suite} for suite in ET.fromstring(written(told))
     ]
 
 

@@ -6,10 +6,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ckpttool.model import Role
 from ckpttool.opening import open_path
-from ckpttool.protocols import Case, Scan, TensorScan
-from ckpttool.values import TensorRef
+from ckpttool.protocols import Case
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
@@ -101,15 +99,3 @@ def opened(content, tmp_path, name):
 def said(findings):
     """Severities and messages."""
     return [(f.severity.value, f.message) for f in findings]
-
-
-def scanned(checkpoint):
-    """What reading the optimizer's values finds, as far as the rules ask: which tensors are zero."""
-    tensors = [
-        TensorScan(part=Role.OPTIMIZER, name=key, where="", tensor=value, zero=not any(value.storage.read()))
-        for optimizer in checkpoint.optimizers
-        for entry in optimizer.state.values()
-        for key, value in entry.items()
-        if isinstance(value, TensorRef)
-    ]
-    return Scan(tensors=tuple(tensors))

@@ -19,10 +19,10 @@ from ckpttool.rules.container_incomplete import Incomplete
 from ckpttool.rules.container_latest import Latest
 from ckpttool.rules.container_rotation import Rotation
 from ckpttool.rules.container_unreadable import Unreadable
+from tests.conversion.runs import load
 from tests.rules.asking import asked, judgements, of_run, short
 from tests.validation.resuming import (
     copied,
-    load,
     quiet,
     raised,
     resume_with_accelerate,
@@ -92,8 +92,10 @@ def test_a_trainer_folder_without_its_state(of_trainer, tmp_path):
         (
             "error",
             "trainer_state.json",
-            "trainer_state.json is missing, so it is not known how far training came, and the Trainer does not resume; "
-            "TrainerState.load_from_json of transformers raises FileNotFoundError",
+            (
+                "trainer_state.json is missing, so it is not known how far training came, and the Trainer does not resume; "
+                "TrainerState.load_from_json of transformers raises FileNotFoundError"
+            ),
         )
     ]
     assert found.hint.startswith("resume from checkpoint-4, the newest complete one beside it")
@@ -199,17 +201,24 @@ def test_a_second_model_that_the_siblings_have(of_accelerate, tmp_path):
         (
             "silent",
             "dl_state_dict.bin",
-            "it is missing (2 of 2 checkpoints beside it have it); load_accelerator_state goes on from the first batch "
-            "without a word",
+            (
+                "it is missing (2 of 2 checkpoints beside it have it); load_accelerator_state goes on from the first batch "
+                "without a word"
+            ),
         ),
         (
             "error",
             "model_1.safetensors",
-            "it is missing (2 of 2 checkpoints beside it have it); load_accelerator_state of Accelerate raises "
-            "FileNotFoundError",
+            (
+                "it is missing (2 of 2 checkpoints beside it have it); load_accelerator_state of Accelerate raises "
+                "FileNotFoundError"
+            ),
         ),
     ]
     torch.save({"w": torch.zeros(1)}, folders[2] / "pytorch_model_1.bin")
+    torch.save({"w": torch.zeros(1)}, folders[0] / "pytorch_model_2.bin")
+    shutil.copy(folders[0] / "pytorch_model_2.bin", folders[1])
+    shutil.copy(folders[1] / "model.safetensors", folders[2] / "model_2.safetensors")
     shutil.copy(folders[1] / "dl_state_dict.bin", folders[2] / "dl_state_dict.bin")
     assert of_run(Incomplete(), run, "checkpoint_2") == []
     assert of_run(Incomplete(), run, "checkpoint_1") == []
@@ -245,6 +254,16 @@ def test_a_link_that_was_left_alone(of_trainer, tmp_path):
     assert short(asked(Incomplete(), folder)) == [
         ("warning", "notes.pt", "it was left alone: a link that leaves the folder")
     ]
+
+
+def test_what_other_rules_tell(of_accelerate, tmp_path):
+    """Random states and optimizers that are missing have rules of their own."""
+    folder = copied(of_accelerate / "checkpoints/checkpoint_2", tmp_path / "checkpoint_2")
+    (folder / "random_states_0.pkl").unlink()
+    (folder / "optimizer.bin").unlink()
+    with closing(open_path(folder)) as checkpoint:
+        assert {p.where for p in checkpoint.problems} == {"random_states_0.pkl", "optimizer.bin"}
+    assert asked(Incomplete(), folder) == []
 
 
 # container.unreadable
@@ -347,6 +366,15 @@ def test_what_was_not_read_is_no_clean_answer(tmp_path):
         (said,) = Unreadable().check(Case(checkpoint=checkpoint))
     assert isinstance(said, NotChecked)
     assert "the limit is 8 members" in said.why
+
+
+def test_bytes_in_front_of_an_archive(tmp_path):
+    """torch.load fails on them with what the bytes happen to mean, so no class is named."""
+    torch.save({"w": torch.zeros(3)}, tmp_path / "a.pt")
+    (tmp_path / "b.pt").write_bytes(b"\x01\x02junk.." + (tmp_path / "a.pt").read_bytes())
+    ((severity, _, message),) = short(asked(Unreadable(), tmp_path / "b.pt"))
+    assert (severity, message.rpartition("; ")[2]) == ("error", "torch.load fails on it")
+    assert raised(torch.load, tmp_path / "b.pt")[0]
 
 
 # container.bitrot
@@ -474,6 +502,8 @@ def test_a_tag_without_a_step(fixtures_dir, tmp_path):
     shutil.copytree(fixtures_dir / "deepspeed/zero2_bf16/global_step3", tmp_path / "run/mine")
     ((severity, where, _),) = short(asked(Latest(), tmp_path / "run"))
     assert (severity, where) == ("silent", "latest")
+    (tmp_path / "run/latest").write_text("mine")
+    assert of_run(Latest(), tmp_path / "run", "mine") == []
 
 
 def test_deepspeed_in_a_folder_of_the_trainer(of_trainer, fixtures_dir, tmp_path):
@@ -547,6 +577,7 @@ def test_a_higher_number_of_an_earlier_run(of_trainer, tmp_path):
     state = run / "checkpoint-6/trainer_state.json"
     said = json.loads(state.read_text())
     said["log_history"][1]["loss"] += 0.5
+    said["log_history"].insert(0, {"step": 1, "eval_loss": 0.7})
     state.write_text(json.dumps(said))
     ((severity, where, message),) = short(of_run(Rotation(), run, "checkpoint-6"))
     assert (severity, where) == ("warning", "trainer_state.json: log_history")

@@ -142,3 +142,15 @@ def test_schedulers_of_lightning(fixtures_dir, tmp_path):
     assert against(CustomCount(), source, source) == []
     bare = edited(source, tmp_path / "b.ckpt", lambda file: file.pop("lr_schedulers") and file)
     assert against(CustomCount(), source, bare) == []
+
+
+def test_run_against_another(run, fixtures_dir):
+    """In a run its siblings say how many there should be, so that OTHER does not say it again."""
+    from contextlib import closing  # noqa: PLC0415
+
+    from ckpttool.opening import open_path  # noqa: PLC0415
+    from ckpttool.protocols import Case  # noqa: PLC0415
+
+    with closing(open_path(run)) as opened, closing(open_path(fixtures_dir / "accelerate/two_models")) as other:
+        found = CustomCount().check(Case(checkpoint=opened.checkpoints[-1], run=opened, other=other))
+        assert [f.where for f in found] == ["optimizer_1", "scheduler_1", "model_1"]

@@ -11,7 +11,7 @@ import torch
 from ckpttool.rules.callback_state import CallbackState
 from ckpttool.rules.lightning_version import LightningVersion
 from tests.rules.held import against, alone, brief, edited, said
-from tests.validation.resuming import quiet
+from tests.validation.resuming import quiet, raised
 
 SOURCE = "lightning/fp16_scaler/last.ckpt"
 needs_lightning = [
@@ -29,6 +29,15 @@ def without(*path):
         for key in path[:-1]:
             holder = holder[key]
         del holder[path[-1]]
+
+    return change
+
+
+def versioned(version):
+    """A change of the version."""
+
+    def change(file):
+        file["pytorch-lightning_version"] = version
 
     return change
 
@@ -58,30 +67,25 @@ class TestVersion:
     pytestmark = needs_lightning
 
     @pytest.mark.parametrize(
-        ("change", "where", "raised", "words"),
+        ("change", "where", "words"),
         [
-            (without("pytorch-lightning_version"), "pytorch-lightning_version", KeyError, "pytorch-lightning_version"),
-            (without("state_dict"), "state_dict", KeyError, "state_dict"),
-            (without("optimizer_states"), "optimizer_states", KeyError, "Trying to restore optimizer state but"),
-            (without("lr_schedulers"), "lr_schedulers", KeyError, "Trying to restore learning rate scheduler state"),
-            (without("loops", "fit_loop"), "loops.fit_loop", KeyError, "fit_loop"),
-            (
-                lambda f: f.update({"pytorch-lightning_version": "new"}),
-                "pytorch-lightning_version",
-                Exception,
-                "Invalid version",
-            ),
+            (without("pytorch-lightning_version"), "pytorch-lightning_version", "pytorch-lightning_version"),
+            (without("state_dict"), "state_dict", "state_dict"),
+            (without("optimizer_states"), "optimizer_states", "Trying to restore optimizer state but"),
+            (without("lr_schedulers"), "lr_schedulers", "Trying to restore learning rate scheduler state"),
+            (without("loops", "fit_loop"), "loops.fit_loop", "fit_loop"),
+            (versioned("new"), "pytorch-lightning_version", "Invalid version"),
         ],
     )
-    def test_raises(self, saved, tmp_path, change, where, raised, words):
+    def test_raises(self, saved, tmp_path, change, where, words):
         """Each missing key raises as the finding says."""
         path = edited(saved, tmp_path / "e.ckpt", change)
         (finding,) = alone(LightningVersion(), path)
         assert (finding.severity, finding.where) == ("error", where)
-        with pytest.raises(raised, match=words) as caught:
-            resumed(path, tmp_path / "run")
-        assert type(caught.value).__name__ in finding.message
-        assert type(caught.value).__name__ != "Exception"
+        name, text = raised(resumed, path, tmp_path / "run")
+        assert name in ("KeyError", "InvalidVersion")
+        assert name in finding.message
+        assert words in text
 
     def test_intact(self, saved, tmp_path):
         """An intact file raises nothing, and one without hyperparameters, epoch or global_step neither."""
@@ -134,7 +138,7 @@ def test_newer(fixtures_dir, tmp_path):
     ]
     for installed in ({"lightning": "2.6.6.post1"}, {"lightning": "2.7.0rc1"}, {"lightning": "?"}, {}):
         assert alone(LightningVersion(), path, installed=installed) == []
-    odd = edited(path, tmp_path / "o.ckpt", lambda file: file.update({"pytorch-lightning_version": None}))
+    odd = edited(path, tmp_path / "o.ckpt", versioned(None))
     assert alone(LightningVersion(), odd) == []
 
     def emptied(file):
@@ -185,13 +189,9 @@ def test_other_arguments(fixtures_dir, tmp_path):
     path = edited(source, tmp_path / "e.ckpt", renamed)
     (finding,) = against(CallbackState(), path, source)
     assert (finding.severity, finding.where) == ("warning", "callbacks: ModelCheckpoint")
-    assert (
-        finding.message
-        == (
-            "ModelCheckpoint is kept under other arguments than in the other checkpoint (here mode: 'max, there mode: 'min): "
-            "a run with those of the other does not find its state"
-        )
-        or "(here mode: 'max', there mode: 'min')" in finding.message
+    assert finding.message == (
+        "ModelCheckpoint is kept under other arguments than in the other checkpoint (here mode: 'max', there mode: 'min'): "
+        "a run with those of the other does not find its state"
     )
     assert against(CallbackState(), source, source) == []
     gone = edited(source, tmp_path / "g.ckpt", lambda file: file["callbacks"].clear())

@@ -17,10 +17,10 @@ from ckpttool.rules.load_missing_class import MissingClass
 from ckpttool.rules.load_numpy_core import NumpyCore
 from ckpttool.rules.load_torch_gate import TorchGate
 from ckpttool.rules.load_weights_only import WeightsOnly
+from tests.conversion.runs import load
 from tests.rules.asking import asked, short
 from tests.validation.resuming import (
     copied,
-    load,
     raised,
     resume_with_accelerate,
     resume_with_lightning,

@@ -68,7 +68,7 @@ def test_compiled(tmp_path, good):
     assert against(MissingKey(), path, good) == against(UnexpectedKey(), path, good) == []
 
 
-@pytest.mark.parametrize("prefix", ["module.", "module._orig_mod.", "_orig_mod.module."])
+@pytest.mark.parametrize("prefix", ["module.", "_forward_module.", "module._orig_mod.", "_orig_mod.module."])
 def test_wrappers_in_any_order(tmp_path, good, prefix):
     """DDP and compile nest in either order."""
     path = training(tmp_path / "wrapped.pt", renamed(net().state_dict(), prefix))
@@ -266,3 +266,35 @@ def test_trainer_loads_without_strict(tmp_path, fixtures_dir):
     assert "extra.weight" in result.unexpected_keys
     save_file(renamed(load_file(good / "model.safetensors"), "module."), path / "model.safetensors")
     assert brief(against(KeyPrefix(), path, good)) == [("silent", "model.safetensors")]
+
+
+def test_other_models(tmp_path, good):
+    """Models without a name in common share no prefix, and an empty one has nothing to compare."""
+    path = training(tmp_path / "c.pt", {"a.weight": torch.zeros(2, 2), "b.head.weight": torch.zeros(2, 2)})
+    assert against(KeyPrefix(), path, good) == []
+    assert "10 keys" in said(against(MissingKey(), path, good))
+    torch.save({"model": nn.Identity(), "optimizer": torch.load(good)["optimizer"], "step": 4}, tmp_path / "empty.pt")
+    assert against(KeyPrefix(), tmp_path / "empty.pt", good) == []
+    assert brief(against(MissingKey(), tmp_path / "empty.pt", good)) == [("error", "model")]
+
+
+def test_prefix_of_some(tmp_path, good):
+    """A prefix that not every name has is none."""
+    state = {"x.embed.weight": torch.zeros(12, 8), "y.more": torch.zeros(2)}
+    assert against(KeyPrefix(), training(tmp_path / "c.pt", state), good) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("ema.weight", "EMA"), ("optimizer.x.weight", "optimizer"), ("x.weight", "")]
+)
+def test_kinds_of_leftovers(tmp_path, good, name, kind):
+    """Leftovers of one kind are called so."""
+    path = training(tmp_path / "c.pt", {**net().state_dict(), name: torch.zeros(2, 2)})
+    found = said(against(UnexpectedKey(), path, good))
+    assert found.startswith(f"1 {kind} key (" if kind else "1 key (")
+
+
+def test_two_models(fixtures_dir):
+    """Several models are held against each other by name."""
+    two = fixtures_dir / "accelerate/two_models"
+    assert against(MissingKey(), two, two) == against(Shape(), two, two) == []

@@ -17,7 +17,8 @@ from ckpttool.rules.optimizer_partial_state import OptimizerPartialState
 from ckpttool.rules.optimizer_state_shape import OptimizerStateShape
 from ckpttool.rules.optimizer_step_device import OptimizerStepDevice
 from ckpttool.rules.optimizer_step_dtype import OptimizerStepDtype
-from tests.rules.optimizers import FIXTURES, Net, failure, fixture, judged, load, net, said, scanned, step, trained
+from ckpttool.validation.scanning import scan
+from tests.rules.optimizers import FIXTURES, Net, failure, fixture, judged, load, net, said, step, trained
 
 SCALE = {"scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000}
 MAKERS = {
@@ -227,7 +228,7 @@ def placeholder(**counters):
 def test_a_state_of_a_step_without_gradients_is_silent(tmp_path):
     """The placeholder loads, and the next update is that of step 2: its moments are not corrected as on a first step."""
     content = placeholder(global_step=40)
-    assert said(judged(OptimizerDummyStep(), content, tmp_path, values=scanned)) == [
+    assert said(judged(OptimizerDummyStep(), content, tmp_path, values=scan)) == [
         (
             "silent",
             (
@@ -236,7 +237,7 @@ def test_a_state_of_a_step_without_gradients_is_silent(tmp_path):
             ),
         ),
     ]
-    (warning,) = judged(OptimizerDummyStep(), placeholder(), tmp_path, values=scanned)
+    (warning,) = judged(OptimizerDummyStep(), placeholder(), tmp_path, values=scan)
     assert warning.severity is Severity.WARNING
     model, optimizer = load(content["optimizer"])
     step(model, optimizer)
@@ -247,8 +248,8 @@ def test_a_first_step_with_some_zero_moments_is_real(tmp_path):
     """After one real step some moments may be zero (rows and layers without gradient), never all."""
     content = trained(steps=1, global_step=1)
     content["optimizer"]["state"][0]["exp_avg"].zero_()
-    assert not judged(OptimizerDummyStep(), content, tmp_path, values=scanned)
-    assert not judged(OptimizerDummyStep(), trained(steps=2), tmp_path, values=scanned)
+    assert not judged(OptimizerDummyStep(), content, tmp_path, values=scan)
+    assert not judged(OptimizerDummyStep(), trained(steps=2), tmp_path, values=scan)
     (result,) = judged(OptimizerDummyStep(), content, tmp_path)
     assert isinstance(result, NotChecked)
 
@@ -553,12 +554,41 @@ def test_a_pickled_optimizer_and_odd_numbers(tmp_path, rule):
     content["optimizer"]["state"] = {wide: content["optimizer"]["state"][0], "x": {"step": None}, 3: {}}
     content["optimizer"]["param_groups"][0]["params"] = [wide, wide, (1,), None, 0.5]
     content["optimizer"]["param_groups"][0]["betas"] = [[wide], [[]]]
-    for result in judged(rule, content, tmp_path, values=scanned):
+    for result in judged(rule, content, tmp_path):
         assert len(result.message if hasattr(result, "message") else result.why) < 500
 
 
 def test_classes_that_share_a_file(tmp_path):
     """Counters that say nothing, and a state whose first counter is not the one of steps."""
     content = trained(steps=1, epoch=3, global_step=1)
-    assert not judged(OptimizerDummyStep(), content, tmp_path, values=scanned)
-    assert judged(OptimizerDummyStep(), placeholder(epoch=3, global_step=1), tmp_path, values=scanned)
+    assert not judged(OptimizerDummyStep(), content, tmp_path, values=scan)
+    assert judged(OptimizerDummyStep(), placeholder(epoch=3, global_step=1), tmp_path, values=scan)
+
+
+def with_keys(keys, entry):
+    """An optimizer of one parameter."""
+    group = {"params": [0], **dict.fromkeys(keys, 0)}
+    return {"model": {"w": torch.ones(2)}, "optimizer": {"state": {0: entry}, "param_groups": [group]}}
+
+
+@pytest.mark.parametrize("rule", [OptimizerHparamMissing(), OptimizerPartialState(), OptimizerStateShape()])
+def test_classes_that_bear_the_name_of_torch_s(tmp_path, rule):
+    """Muon was another's before it was torch's, and others count Adam's steps in the group: nothing is an error."""
+    muon = ("lr", "momentum", "weight_decay", "nesterov", "ns_steps")
+    adam = ("lr", "betas", "eps", "weight_decay", "amsgrad", "step")
+    moments = {"exp_avg": torch.ones(2), "exp_avg_sq": torch.ones(2)}
+    for content in (with_keys(muon, {"momentum_buffer": torch.ones(2)}), with_keys(adam, moments)):
+        assert not [r for r in judged(rule, content, tmp_path) if not isinstance(r, NotChecked)]
+
+
+def test_a_step_that_no_state_has_is_torch_s_to_ask_for(tmp_path):
+    """Where the groups have torch's own switches a state without `step` is one that was stripped."""
+    content = trained()
+    for entry in content["optimizer"]["state"].values():
+        del entry["step"]
+    (finding,) = judged(OptimizerPartialState(), content, tmp_path)
+    assert finding.message == (
+        "the state of emb.weight lacks step, as 6 others lack keys: load_state_dict raises KeyError: 'step' (in "
+        "torch/optim/adam.py)"
+    )
+    assert failure(content["optimizer"]) == ("load_state_dict", "KeyError", "'step'")

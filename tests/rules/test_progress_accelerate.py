@@ -146,15 +146,17 @@ def test_one_cycle_at_its_end(folder):
 
 def test_progress_and_data_are_the_scripts(fixtures_dir, folder):
     """Accelerate keeps no epoch and no sampler, which is a note; a loader with a state keeps its number of batches."""
-    assert [s for s, _, _ in said("progress.missing", folder)] == []  # it has a counter of batches
+    assert said("progress.missing", folder) == []  # an object of the script's may count
     assert [s for s, _, _ in said("data.position-missing", folder)] == ["note"]
-    edit(folder, "random_states_0.pkl", step=None)
-    assert said("progress.missing", folder) == [
+    (folder / "custom_checkpoint_0.pkl").unlink()
+    assert said("progress.missing", folder) == []  # the name counts saves
+    other = folder.rename(folder.parent / "last")
+    assert said("progress.missing", other) == [
         ("note", "", "Accelerate saves no epoch or step of the script's; an optimizer that took 6 steps is here"),
     ]  # fmt: skip
     assert said("data.position-missing", fixtures_dir / "accelerate" / "stateful_loader") == [
-        ("note", "dl_state_dict.bin: _num_yielded", "3 batches into an epoch, and the loader kept their number but no "
-         "order: unless it is not shuffled, or shuffles by a seed, the batches skipped are others"),
+        ("note", "dl_state_dict.bin: _num_yielded", ("3 batches into an epoch, and the loader kept their number but no "
+         "order: unless it is not shuffled, or shuffles by a seed, the batches skipped are others")),
     ]  # fmt: skip
 
 
@@ -165,3 +167,11 @@ def test_loader_with_its_order(fixtures_dir, tmp_path):
     assert said("data.position-missing", kept) == []
     edit(kept, "dl_state_dict.bin", _sampler_iter_state=None, _iterator_finished=True)
     assert said("data.position-missing", kept) == []
+
+
+def test_schedule_that_counts_epochs(folder):
+    """A scheduler that is not stepped with the optimizer counts what the script likes; one that cannot be read is there."""
+    edit(folder, "scheduler.bin", last_epoch=2)
+    assert said("scheduler.unit", folder) == said("scheduler.off-by-one", folder) == []
+    (folder / "scheduler.bin").write_bytes(b"")
+    assert said("scheduler.missing", folder) == []

@@ -1,11 +1,15 @@
 """Loops, counters and schedules of Lightning: each fault is made in a file that it wrote, and tried."""
 
 import copy
+from contextlib import closing
 from importlib.util import find_spec
 
 import pytest
 import torch
 
+from ckpttool.opening import open_path
+from ckpttool.protocols import Case
+from ckpttool.rules import counter_table
 from tests.rules.asking import of_run, short
 from tests.rules.loops import rule, said
 from tests.validation.resuming import quiet, raised, resume_with_lightning, train_with_lightning
@@ -155,6 +159,20 @@ def test_schedule_that_was_not_kept(edited):
     assert message.startswith("a scheduler drove the optimizer (initial_lr 0.003, lr 0.00075)")
 
 
+def test_loops_that_count_less(edited):
+    """Of loops that lack counters the table shows the others."""
+
+    def strip(content):
+        fit = content["loops"]["fit_loop"]
+        for key in ("epoch_progress", "epoch_loop.batch_progress"):
+            del fit[key]
+
+    with closing(open_path(edited(strip))) as checkpoint:
+        shown = [row.key for row in counter_table(Case(checkpoint=checkpoint))]
+    assert "scheduler_progress" in shown
+    assert not {"epoch_progress", "batch_progress"} & set(shown)
+
+
 def test_batches_that_do_not_agree(edited):
     """Batches that began and never ended."""
     path = edited(lambda c: set_at(c, "loops", "fit_loop", "epoch_loop.batch_progress", "current", "completed", 2))
@@ -194,6 +212,10 @@ def test_in_the_middle_of_an_epoch(tmp_path):
     assert said("data.position-missing", tmp_path / "DataLoader" / "epoch=0-step=4.ckpt")[0][2] == (
         "4 batches into an epoch, and the data loader kept no state: the order is drawn anew"
     )
+    plain = tmp_path / "DataLoader" / "epoch=0-step=4.ckpt"
+    content = torch.load(plain, weights_only=False)
+    torch.save({**content, "train_sampler": {"seed": 1, "position": 4}}, plain)
+    assert said("data.position-missing", plain) == []  # a module's hook may keep it
     renamed = path.rename(path.with_name("epoch=0-step=9.ckpt"))
     assert said("progress.inconsistent", renamed) == [
         ("warning", "global_step", "epoch=0-step=9.ckpt says 9, global_step is 4: the newest is chosen by name"),

@@ -65,13 +65,20 @@ def test_narrow_step_that_stopped_counting(tmp_path):
     for entry in content["optimizer"]["state"].values():
         entry["step"] = torch.tensor(256.0, dtype=torch.bfloat16)
     assert said("optimizer.step-mismatch", saved(content, tmp_path)) == []
+    for entry in content["optimizer"]["state"].values():
+        entry["step"] = torch.tensor(256.0)
+    assert [s for s, _, _ in said("optimizer.step-mismatch", saved(content, tmp_path))] == []  # batches, accumulated
+    assert [s for s, _, _ in said("optimizer.step-mismatch", saved({**content, "global_step": 9.0}, tmp_path))] == [
+        "warning"
+    ]
+    assert said("optimizer.step-mismatch", saved({**content, "global_step": 9.5}, tmp_path)) == []
 
 
 def test_parameters_of_one_group(tmp_path):
     """Parameters of a group that were stepped differently often are a note; another group is not."""
     loop = Loop(None)
     loop.train(2)
-    loop.model.bias.requires_grad_(False)  # noqa: FBT003
+    loop.model.bias.requires_grad_(False)
     loop.model.bias.grad = None
     for _ in range(3):
         loop.adam.zero_grad()
@@ -121,8 +128,8 @@ def test_schedule_of_steps_that_counts_epochs(tmp_path):
     loop = loop_of(12, lambda adam: CosineAnnealingLR(adam, 400), each=6)
     content = loop.content(epoch=2, args={"epochs": 10})
     assert said("scheduler.unit", saved(content, tmp_path)) == [
-        ("warning", "scheduler.last_epoch", "last_epoch is 2, which is the epoch, the optimizer took 12 steps: the "
-         "schedule is laid out for T_max 400, training for 10 epochs"),
+        ("warning", "scheduler.last_epoch", ("last_epoch is 2, which is the epoch, the optimizer took 12 steps: the "
+         "schedule is laid out for T_max 400, training for 10 epochs")),
     ]  # fmt: skip
     for content in (
         loop.content(epoch=2, args={"epochs": 400}),  # laid out in epochs

@@ -172,8 +172,8 @@ def test_schedule_is_lost(runs, folder, tmp_path):
         (3, "scheduler.off-by-one", "last_epoch is 3, the optimizer took 4 steps: the schedule is one step behind"),
         (5, "scheduler.off-by-one", "last_epoch is 5, the optimizer took 4 steps: the schedule is one step ahead"),
         (8, "scheduler.unit", "last_epoch is 8, the optimizer took 4 steps: it was stepped 2 times for each"),
-        (2, "scheduler.unit", "last_epoch is 2, which is the epoch, the optimizer took 4 steps: the trainer steps it "
-         "with the optimizer"),
+        (2, "scheduler.unit", ("last_epoch is 2, which is the epoch, the optimizer took 4 steps: the trainer steps it "
+         "with the optimizer")),
         (17, "progress.inconsistent", "last_epoch is 17, the optimizer took 4 steps"),
     ],
 )  # fmt: skip
@@ -246,6 +246,16 @@ def one_cycle(output, steps, total=3):
     return made
 
 
+def polynomial():
+    """The state of a schedule that ended at 0 after four steps."""
+    adam = torch.optim.AdamW(torch.nn.Linear(1, 1).parameters(), lr=1e-3)
+    ended = torch.optim.lr_scheduler.PolynomialLR(adam, total_iters=4)
+    for _ in range(4):
+        ended.step()
+    assert ended.get_last_lr() == [0]
+    return ended.state_dict()
+
+
 def test_one_cycle_that_ends_before_training(tmp_path):
     """At the end of a cycle with steps to come the next one raises, in the Trainer too."""
     with quiet():
@@ -263,6 +273,10 @@ def test_one_cycle_that_ends_before_training(tmp_path):
         made = one_cycle(tmp_path / "out", 6, total=6)
         name, text = raised(lambda: made.train(resume_from_checkpoint=str(folder)))
     assert (name, text[:20]) == ("ValueError", "Tried to step 5 time")
+    edit(folder, "scheduler.pt", lambda state: [state.clear(), state.update(polynomial())])
+    ((severity, _, message),) = said("scheduler.horizon", folder)
+    assert severity == "warning"
+    assert message.endswith("of total_iters 4, and max_steps is 6: nothing is learnt at a rate of 0")
     tell(tmp_path / "checkpoint-2", max_steps=6)
     assert said("scheduler.horizon", tmp_path / "checkpoint-2") == [
         ("warning", "scheduler.pt: total_steps",

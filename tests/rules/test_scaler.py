@@ -1,5 +1,6 @@
 """`scaler.missing`, `scaler.empty`, `scaler.collapsed`, `scaler.unused`."""
 
+import enum
 import shutil
 from importlib.util import find_spec
 
@@ -14,6 +15,12 @@ from ckpttool.rules.scaler_unused import ScalerUnused
 from tests.rules.held import alone, brief, edited, said
 
 RUN = "accelerate/run/checkpoints"
+
+
+class Mode(enum.Enum):
+    """A precision as some arguments keep it."""
+
+    HALF = "fp16"
 
 
 def scaler(**changes):
@@ -36,6 +43,7 @@ def script(path, **more):
         ({"precision": 16}, "note"),
         ({"dtype": "float16"}, "note"),
         ({"dtype": torch.float16}, "note"),
+        ({"mixed_precision": Mode.HALF}, "note"),
         ({"bf16": True}, None),
         ({"precision": "bf16-mixed"}, None),
         ({"precision": 64}, None),

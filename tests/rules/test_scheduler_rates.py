@@ -1,6 +1,7 @@
 """`scheduler.lr-mismatch`, `scheduler.off-by-one`, `scheduler.horizon` and `scheduler.object-in-state` with torch alone."""
 
 import copy
+from contextlib import closing
 
 import pytest
 import torch
@@ -15,7 +16,9 @@ from torch.optim.lr_scheduler import (
     StepLR,
 )
 
-from ckpttool.protocols import NotChecked
+from ckpttool.opening import open_path
+from ckpttool.protocols import Case, NotChecked
+from ckpttool.rules import RULES, counter_table
 from tests.rules.asking import asked
 from tests.rules.loops import Loop, rule, said, saved
 
@@ -109,6 +112,43 @@ def test_scheduler_of_another_optimizer_is_not_checked(tmp_path):
     assert only.why == "scheduler: its optimizer is not known"
 
 
+def test_scheduler_of_other_groups(tmp_path):
+    """A scheduler of one group beside an optimizer of two: torch loads both."""
+    content = decayed().content()
+    content["optimizer"]["param_groups"].append({**content["optimizer"]["param_groups"][0], "params": []})
+    assert said("scheduler.lr-mismatch", saved(content, tmp_path)) == [
+        ("warning", "scheduler._last_lr", "the scheduler keeps the rates of 1 group, the optimizer has 2 groups"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, -(10**5000), 10**400, float("nan"), float("inf"), -1, 0, 2**63],
+    ids=["huge", "negative huge", "past any float", "nan", "inf", "-1", "0", "65 bits"],
+)
+@pytest.mark.parametrize("key", ["last_epoch", "T_max", "_last_lr", "base_lrs", "step", "epoch", "global_step", "lr"])
+def test_numbers_that_no_run_writes(tmp_path, key, value):
+    """Whatever stands in a counter, every rule about counters answers, and so does the table."""
+    loop = Loop(lambda adam: CosineAnnealingLR(adam, 20))
+    loop.train(4)
+    content = copy.deepcopy(loop.content(epoch=1, global_step=4, args={"epochs": 3}))
+    if key in ("epoch", "global_step"):
+        content[key] = value
+    elif key == "step":
+        content["optimizer"]["state"][0]["step"] = value
+    elif key == "lr":
+        content["optimizer"]["param_groups"][0]["lr"] = value
+    else:
+        content["scheduler"][key] = [value] if key in ("_last_lr", "base_lrs") else value
+    path = saved(content, tmp_path)
+    for one in RULES:
+        if one.code.startswith(("scheduler.", "progress.", "data.position", "optimizer.step-mismatch")):
+            assert all(f.message.isprintable() for f in asked(one, path) if not isinstance(f, NotChecked))
+    with closing(open_path(path)) as checkpoint:
+        for row in counter_table(Case(checkpoint=checkpoint)):
+            assert all(isinstance(n, int | float) for n in row.values)
+
+
 # scheduler.off-by-one
 
 
@@ -188,8 +228,8 @@ def test_one_cycle_at_its_end(tmp_path):
     loop = Loop(lambda adam: OneCycleLR(adam, 0.1, total_steps=5))
     loop.train(5)
     assert said("scheduler.horizon", saved(loop.content(), tmp_path)) == [
-        ("note", "scheduler.total_steps", "OneCycleLR stands at step 5 of total_steps 5; to go on from here, the next "
-         "scheduler.step() raises ValueError in get_lr of torch/optim/lr_scheduler.py"),
+        ("note", "scheduler.total_steps", ("OneCycleLR stands at step 5 of total_steps 5; to go on from here, the next "
+         "scheduler.step() raises ValueError in get_lr of torch/optim/lr_scheduler.py")),
     ]  # fmt: skip
     with pytest.raises(ValueError, match="Tried to step 6 times"):
         Loop(lambda adam: OneCycleLR(adam, 0.1, total_steps=500)).load(loop.content()).train(1)
@@ -253,6 +293,9 @@ def test_whole_scheduler(tmp_path):
     assert message.startswith("it is a whole torch.optim.lr_scheduler.StepLR object with its optimizer")
     assert torch.load(path, weights_only=False)["scheduler"].optimizer is not loop.adam
     assert said("scheduler.object-in-state", saved(loop.content(), tmp_path)) == []
+    del loop.scheduler.optimizer
+    path = saved({"model": loop.model.state_dict(), "scheduler": loop.scheduler}, tmp_path)
+    assert said("scheduler.object-in-state", path) == []
 
 
 class Decay:
@@ -267,7 +310,8 @@ def test_callable_and_function_in_the_state(tmp_path):
     loop = Loop(lambda adam: LambdaLR(adam, Decay()))
     loop.train(2)
     assert said("scheduler.object-in-state", saved(loop.content(), tmp_path)) == []
-    for value, severity in ((Decay(), "warning"), (torch.optim.lr_scheduler.OneCycleLR._annealing_cos, "note")):
+    of_a_class, of_a_module = torch.optim.lr_scheduler.OneCycleLR._annealing_cos, torch.nn.functional.relu
+    for value, severity in ((Decay(), "warning"), (of_a_class, "note"), (of_a_module, "note")):
         content = decayed().content()
         content["scheduler"]["anneal_func"] = value
         ((found, where, _),) = said("scheduler.object-in-state", saved(content, tmp_path))

@@ -94,7 +94,7 @@ def test_form_is_torchs_at_every_step(name):
     [
         lambda o: LambdaLR(o, lambda step: 0.9**step),
         lambda o: MultiplicativeLR(o, lambda _: 0.9),
-        lambda o: ReduceLROnPlateau(o),
+        ReduceLROnPlateau,
     ],
 )
 def test_functions_and_measurements_have_no_form(make):
@@ -147,6 +147,10 @@ def state(**fields):
         {"_schedulers": [state(), state()], "_milestones": "none", "last_epoch": 1},
         {"_schedulers": [state()], "_milestones": [1, 2, 3], "last_epoch": 1},
         {"_schedulers": [3], "_milestones": [1], "last_epoch": 1},
+        {"_schedulers": [state(), 3], "_milestones": [1], "last_epoch": 1},
+        {**CyclicLR(optimizer(), 0.01, 0.3).state_dict(), "mode": 7},
+        {**OneCycleLR(optimizer(), 0.3, total_steps=9).state_dict(), "_schedule_phases": []},
+        CosineAnnealingWarmRestarts(optimizer(), 5).state_dict(),  # which says where it stands, and no more
         {"_schedulers": [state(), 3], "_last_lr": []},
     ],
 )

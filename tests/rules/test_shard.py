@@ -8,6 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from ckpttool.rules.container_unreadable import Unreadable
 from ckpttool.rules.shard_index import WrongIndex
 from ckpttool.rules.shard_missing import MissingShard
 from ckpttool.rules.shard_world_size import WorldSize
@@ -85,6 +86,15 @@ def test_a_shard_that_is_not_there(folder):
     assert found.message.endswith("_load_from_checkpoint of the Trainer raises FileNotFoundError")
     assert found.hint.startswith("resume from checkpoint-2, the newest complete one beside it")
     assert resume(folder)[0] == from_pretrained(folder) == "FileNotFoundError"
+
+
+def test_a_shard_that_is_cut(folder):
+    """The safetensors library refuses it: SafetensorError."""
+    shards(folder)[0].write_bytes(shards(folder)[0].read_bytes()[:-8])
+    ((severity, where, message),) = short(asked(Unreadable(), folder))
+    assert (severity, where.partition(" ")[0]) == ("error", shards(folder)[0].name)
+    assert message.endswith("; _load_from_checkpoint of the Trainer raises SafetensorError")
+    assert resume(folder)[0] == from_pretrained(folder) == "SafetensorError"
 
 
 def test_an_index_that_is_not_there(folder, tmp_path):
@@ -188,8 +198,10 @@ def test_zero_files_of_each_rank(fixtures_dir, tmp_path):
         (
             "note",
             str(whole),
-            "saved by 2 data-parallel ranks; with another number engine.load_checkpoint of DeepSpeed raises "
-            "ZeRORuntimeException",
+            (
+                "saved by 2 data-parallel ranks; with another number engine.load_checkpoint of DeepSpeed raises "
+                "ZeRORuntimeException"
+            ),
         )
     ]
     assert asked(MissingShard(), whole) == []
@@ -209,6 +221,8 @@ def test_zero_files_of_two_saves(fixtures_dir, tmp_path):
     mixed = copied(fixtures_dir / "deepspeed/zero2_bf16/global_step3", tmp_path / "global_step3")
     path = mixed / "mp_rank_00_model_states.pt"
     state = torch.load(path, weights_only=False)
+    torch.save({**state, "dp_world_size": 10**5000}, mixed / "mp_rank_01_model_states.pt")
+    assert [f[0] for f in short(asked(WorldSize(), mixed))] == ["note"]
     torch.save({**state, "dp_world_size": 4}, mixed / "mp_rank_01_model_states.pt")
     ((severity, _, message),) = short(asked(WorldSize(), mixed))
     assert severity == "error"
@@ -225,7 +239,10 @@ def test_optimizer_files_that_say_how_many(folder):
     assert asked(WorldSize(), folder) == []
 
 
-@pytest.mark.parametrize(("ranks", "tensor", "said"), [(1, 2, ["error"]), (2, 2, []), (1, None, []), (1, 1, [])])
+@pytest.mark.parametrize(
+    ("ranks", "tensor", "said"),
+    [(1, 2, ["error"]), (2, 2, []), (1, None, []), (1, 1, []), pytest.param(1, 10**5000, [], id="absurd")],
+)
 def test_model_parallel_folders(tmp_path, ranks, tensor, said):
     """Megatron-LM has a folder for each model-parallel rank; its arguments say how many there were."""
     from argparse import Namespace  # noqa: PLC0415

@@ -12,8 +12,6 @@ from pathlib import Path
 import torch
 from torch.utils.data import Dataset
 
-from tests.conversion.runs import load, sentences
-
 
 class RandomSentences(Dataset):
     """Eight random sentences with two labels."""
@@ -44,7 +42,7 @@ def trainer(output, steps, seed=0, **arguments):
 
     settings = TrainingArguments(
         output_dir=str(output), max_steps=steps, save_steps=2, logging_steps=1, per_device_train_batch_size=4,
-        learning_rate=1e-3, use_cpu=True, report_to=[], disable_tqdm=True, dataloader_pin_memory=False, **arguments,
+        learning_rate=1e-3, use_cpu=True, fp16=True, report_to=[], disable_tqdm=True, dataloader_pin_memory=False, **arguments,
     )  # fmt: skip
     made = Trainer(model=bert(seed), args=settings, train_dataset=RandomSentences(), eval_dataset=RandomSentences())
     made.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3)

@@ -1,6 +1,5 @@
 """Defaults of a project: `[tool.ckpt]` of pyproject.toml, or ckpt.toml, in the current folder or above it."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,17 +43,20 @@ def read_configuration(start: Path | None = None) -> Configuration:
 
 def _table(path: Path) -> dict[str, Any] | None:
     """Our table of a file; None where it has none."""
+    alone = path.name == "ckpt.toml"
     try:
-        with path.open("rb") as file:
-            top = tomllib.load(file)
+        text = path.read_bytes()
+        if not alone and b"ckpt" not in text:  # most of them; a parser is not even imported for it
+            return None
+        import tomllib
+
+        top = tomllib.loads(text.decode())
     except (OSError, ValueError) as error:
-        if path.name == "pyproject.toml":  # that of somebody else is not ours to judge
+        if not alone:  # that of somebody else is not ours to judge
             return None
         raise UsageError(f"it is no TOML: {error}", where=str(path)) from error
-    if path.name == "ckpt.toml":
-        return top
-    tool = top.get("tool")
-    found = tool.get("ckpt") if isinstance(tool, dict) else None
+    tool = top if alone else top.get("tool")
+    found = tool if alone else tool.get("ckpt") if isinstance(tool, dict) else None
     return found if isinstance(found, dict) else None
 
 

@@ -9,7 +9,7 @@ from ckpttool.commands._validate.judged import Judged
 from ckpttool.commands._validate.validated import Validated
 from ckpttool.commands._words import figure, listed, plural, size
 from ckpttool.protocols import NotChecked
-from ckpttool.rules import CounterRow
+from ckpttool.rules import RULES, CounterRow
 from ckpttool.validation.judging import Verdict
 
 _SAID: dict[Verdict, tuple[str, Style]] = {
@@ -106,8 +106,9 @@ def _fields(judged: Judged, report: Validated) -> list[tuple[str, Cell]]:
 
 
 def _checked(judged: Judged, choices: Choices) -> str:
-    """`48 rules; 1.2 GB of values`."""
-    rules = plural(len(choices.rules), "rule")
+    """`all rules; 1.2 GB of values`, `3 of 60 rules; …`."""
+    ran, there = len(choices.rules), len(RULES)
+    rules = "all rules" if ran == there else f"{ran:,} of {plural(there, 'rule')}"
     if judged.read_bytes is None:
         return f"{rules}; values were not read: --values"
     read = size(judged.read_bytes)

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 from ckpttool.blocks import Finding, Progress
 from ckpttool.commands._validate.choices import Choices
+from ckpttool.commands._validate.installed import installed
 from ckpttool.commands._validate.judged import Judged
 from ckpttool.commands._validate.report import ValidateReport
 from ckpttool.errors import NotACheckpoint, UsageError
@@ -13,11 +14,9 @@ from ckpttool.opening import open_checkpoint, open_path
 from ckpttool.protocols import Case, Needs, Scan
 from ckpttool.rules import counter_table
 from ckpttool.validation.judging import judge
-from ckpttool.validation.scanning import scan
 from ckpttool.validation.unread import told_of_unread
 
 MOST_READ = 2_000_000_000  # bytes of values that are read without being asked for
-_LIBRARIES = ("torch", "numpy", "accelerate", "transformers", "lightning", "pytorch-lightning", "deepspeed", "peft")
 
 
 def report(path: str, choices: Choices, progress: Progress | None) -> ValidateReport:
@@ -82,11 +81,11 @@ class _Bench:
         self.choices = choices
         self._other = other
         self._progress = progress
-        self._installed = _installed() if any(Needs.INSTALLED in rule.needs for rule in choices.rules) else {}
+        self._installed = installed() if any(Needs.INSTALLED in rule.needs for rule in choices.rules) else {}
 
     def judged(self, checkpoint: Checkpoint, *, run: Run | None = None, read: bool) -> Judged:
         """Judge one checkpoint; its values are read first."""
-        values = scan(checkpoint, figures=self.choices.figures, progress=self._progress) if read else None
+        values = self._scanned(checkpoint) if read else None
         case = Case(checkpoint=checkpoint, run=run, other=self._other, installed=self._installed, values=values)
         found, unchecked = told_of_unread(checkpoint, values.unread if values else ())
         judgement = judge(case, self.choices.rules, [*self._held(checkpoint), *found], unchecked)
@@ -104,6 +103,11 @@ class _Bench:
             read_bytes=_read(values),
         )
 
+    def _scanned(self, checkpoint: Checkpoint) -> Scan:
+        from ckpttool.validation.scanning import scan  # it brings threads and their queues
+
+        return scan(checkpoint, figures=self.choices.figures, progress=self._progress)
+
     def _held(self, checkpoint: Checkpoint) -> Iterator[Finding]:
         """What a manifest says against it."""
         if self.choices.manifest:
@@ -118,19 +122,6 @@ def _read(values: Scan | None) -> int | None:
 
 def _bytes(checkpoint: Checkpoint) -> int:
     return sum(s.nbytes for c in checkpoint.contents.values() for s in c.storages)
-
-
-def _installed() -> dict[str, str]:
-    """Versions of the libraries beside us; nothing is imported for it."""
-    from importlib import metadata  # 20 ms
-
-    found: dict[str, str] = {}
-    for name in _LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _manifest(checkpoint: Checkpoint, choices: Choices) -> str:
