@@ -7,7 +7,7 @@ The index is JSON: `{"metadata": {"total_size": bytes}, "weight_map": {name: fil
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from ckpttool.limits import Limits
 from ckpttool.model import Contents
 from ckpttool.pickles.words import spoken
 from ckpttool.sources import ByteSpan, Source, head
-from ckpttool.values import TensorRef, Value
+from ckpttool.values import Record, TensorRef, Value
 
 _PEEKED = 1 << 16  # bytes in which the weight map begins
 _HARMLESS = ("index.wrong-shard", "index.unlisted-key", "index.twice")  # loaders read all files and find them
@@ -83,7 +83,7 @@ def read_sharded(source: Source, open_shard: Callable[[str], Contents], limits: 
         name=source.name,
         container=ShardedReader.name,
         source=source,
-        root=root,
+        root=_as_shards(root, [c.root for c in shards.values()]),
         storages=tuple(s for c in shards.values() for s in c.storages),
         globals=tuple(g for c in shards.values() for g in c.globals),
         problems=problems,
@@ -201,6 +201,17 @@ def _entries(contents: Contents, log: FindingLog) -> Mapping[str, Value]:
             hint="get the file again",
         )
     return named
+
+
+def _as_shards(root: dict[str, Value], shards: Sequence[Value]) -> dict[str, Value]:
+    """The merged entries as a dict of the class that all shards have, with the attributes of the first."""
+    first = shards[0] if shards else None
+    if not isinstance(first, Record) or not all(isinstance(s, Record) and s.cls == first.cls for s in shards):
+        return root
+    whole = Record(first.cls, first.args)
+    whole.update(root)
+    whole.state = first.state
+    return whole
 
 
 def _merge(

@@ -4,7 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from ckpttool.conversion.tally import Changed, Harm, Tally
+from ckpttool.conversion.trees import everything
 from ckpttool.dtypes import DType
+from ckpttool.limits import Limits
+from ckpttool.model import Checkpoint
 from ckpttool.pickles.views import contiguous_stride
 from ckpttool.values import StorageRef, TensorRef
 from ckpttool.writers.casts import CastSource, cast_report
@@ -26,6 +29,17 @@ class Casting:
         self._tally = tally
         self._tensors: dict[int, TensorRef] = {}
         self._storages: dict[tuple[Any, ...], StorageRef] = {}
+        self._views: dict[int, int] = {}  # by id of an old storage: how many views of it were cast
+
+    def parted(self, checkpoint: Checkpoint, limits: Limits) -> str:
+        """A sentence about tensors that shared memory and do no longer; empty where there are none."""
+        if not self._views:
+            return ""
+        parted = sum(count for count in self._views.values() if count > 1)
+        for contents in checkpoint.contents.values():
+            held = (v for _, v in everything(contents.root, limits) if isinstance(v, TensorRef))
+            parted += sum(id(t.storage) in self._views for t in held)
+        return f"{parted:,} tensors that shared memory with cast ones no longer do" if parted else ""
 
     def of(self, name: str, tensor: TensorRef) -> TensorRef:
         wanted = self._dtype
@@ -45,6 +59,7 @@ class Casting:
             source = Cast(tensor, old, wanted)
             storage = StorageRef(source, 0, wanted.nbytes(tensor.numel), location=old.location, dtype=wanted)
             self._storages[place] = storage
+            self._views[id(old)] = self._views.get(id(old), 0) + 1
             report = cast_report(tensor, wanted)
             if report.overflowed or report.underflowed:
                 harm = Harm(name, wanted.name, tensor.numel, report.overflowed, report.underflowed)

@@ -29,10 +29,11 @@ class Checksums:
 
     def watched(self, plan: FilePlan) -> FilePlan:
         """The plan with a check of every piece that is a whole storage; writing it raises `DamagedFile`."""
+        summed = set(plan.summed)
         watched = [
             (n, storage)
             for n, piece in enumerate(plan.pieces)
-            if n not in set(plan.summed) and (storage := self._left.pop(_place(piece), None)) is not None
+            if n not in summed and (storage := self._left.pop(_place(piece), None)) is not None
         ]
         if not watched:
             return plan

@@ -15,12 +15,12 @@ from ckpttool.conversion.same_objects import same_objects
 from ckpttool.conversion.shards import index_text, shard_names, split
 from ckpttool.conversion.tally import Changed, Lost, Tally
 from ckpttool.conversion.trees import everything
-from ckpttool.conversion.walk import first_difference
+from ckpttool.conversion.walk import first_difference, first_other_value
 from ckpttool.model import Contents
 from ckpttool.opening import read_converted, restored_folder
 from ckpttool.sources import FileSource, Folder
 from ckpttool.structures import KEY, Encoded, Part, stored_as
-from ckpttool.values import TensorRef, Value
+from ckpttool.values import Record, TensorRef, Value
 from ckpttool.writers.packed import run_of
 from ckpttool.writers.plans import FilePlan, Literal
 from ckpttool.writers.safetensors import Stored, plan_safetensors
@@ -82,7 +82,7 @@ def torch_file(name: str, original: Original, options: Options, tally: Tally) ->
     count = _count(root, tally, options)
     product = Product(root=root)
     product.add(planned.plan, WrittenFile(name=name, kind="torch", nbytes=planned.plan.size, tensors=count))
-    product.proofs.append(lambda place: first_difference(root, _read(place, name).root, options.limits))
+    product.proofs.append(lambda place: _unlike(root, _read(place, name).root, options))
     return product
 
 
@@ -99,6 +99,11 @@ def _count(root: Value, tally: Tally, options: Options) -> int:
     tally.tensors += count
     tally.nbytes += sum(storages.values())
     return count
+
+
+def _unlike(root: Value, read: Value, options: Options) -> str | None:
+    """What of a tree that was read back is not as it was to be, the values of views that share memory among it."""
+    return first_difference(root, read, options.limits) or first_other_value(root, read, options.limits)
 
 
 def _read(place: Path, name: str) -> Contents:
@@ -254,7 +259,7 @@ def torch_shards(
     stem, dot, ending = name.rpartition(".")
     files = shard_names(stem, dot + ending, len(shards))
     for file, names in zip(files, shards, strict=True):
-        part = torch_file(file, replace(original, root={n: tensors[n] for n in names}), options, tally)
+        part = torch_file(file, replace(original, root=_part(entries, tensors, names)), options, tally)
         product.plans += part.plans
         product.files += part.files
         product.proofs += part.proofs
@@ -264,6 +269,16 @@ def torch_shards(
         text = index_text(shards, beside, total, sum(t.numel for t in tensors.values()), {})
         add_text(product, name + _INDEX, text, "index")
     return product
+
+
+def _part(entries: Value, tensors: Mapping[str, TensorRef], names: Sequence[str]) -> dict[str, TensorRef]:
+    """Some tensors of a state_dict, as a dict of its class with its attributes (`_metadata`)."""
+    part: dict[str, TensorRef] = {}
+    if isinstance(entries, Record):
+        part = record = Record(entries.cls, entries.args)
+        record.state = entries.state
+    part.update((name, tensors[name]) for name in names)
+    return part
 
 
 def structured(original: Original, parts: Sequence[Part], options: Options, tally: Tally, *, document: str) -> Product:

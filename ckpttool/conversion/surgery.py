@@ -37,6 +37,8 @@ def edit_weights(checkpoint: Checkpoint, options: Options, tally: Tally) -> None
         tally.renamed += [Changed(where, old, new) for old, new in renamed.new.items() if old != new]
     require_effect(edits, options, checkpoint.path)
     checkpoint.weights = tuple(edited)
+    if parted := casting.parted(checkpoint, options.limits):
+        tally.notes.append(parted)
 
 
 def _asked(options: Options) -> str:

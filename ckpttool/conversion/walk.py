@@ -8,8 +8,11 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from ckpttool.comparison.tensors import same_bits
+from ckpttool.conversion.tally import spelled_path
 from ckpttool.conversion.trees import everything, is_leaf
 from ckpttool.limits import DEFAULT_LIMITS, Limits
+from ckpttool.sources import BytesSource
 from ckpttool.values import (
     BytesRef,
     GlobalRef,
@@ -40,6 +43,8 @@ def first_difference(left: Value, right: Value, limits: Limits = DEFAULT_LIMITS)
     pending: list[_Step] = [("", left, right)]
     while pending:
         where, mine, other = pending.pop()
+        if isinstance(mine, BytesRef) != isinstance(other, BytesRef):  # one of them lies in memory
+            mine, other = _as_ref(mine), _as_ref(other)
         if is_leaf(mine) or is_leaf(other):
             if _leaf_key(mine) != _leaf_key(other):
                 return f"{where or 'the whole'}: {_short(mine)} became {_short(other)}"
@@ -53,6 +58,23 @@ def first_difference(left: Value, right: Value, limits: Limits = DEFAULT_LIMITS)
         if said:
             return f"{where or 'the whole'}: {said}"
         pending += reversed([(f"{where}{step}", a, b) for step, a, b in _pairs(mine, other)])
+    return None
+
+
+def first_other_value(left: Value, right: Value, limits: Limits = DEFAULT_LIMITS) -> str | None:
+    """The first tensor that was put back among others and does not hold its elements; None where all do.
+
+    Views that shared memory are one memory again: where another program changed one of them, not all can be right.
+
+    Args:
+        left, right: two trees between which `first_difference` finds none.
+    """
+    pairs = zip(everything(left, limits), everything(right, limits), strict=False)
+    for (path, mine), (_, other) in pairs:
+        if not isinstance(mine, TensorRef) or not isinstance(other, TensorRef) or mine.placed is None:
+            continue
+        if mine.storage is not None and other.storage is not None and not same_bits(mine, other, limits):
+            return f"{spelled_path(path)}: it shares memory with others, and not all of them agree on the values"
     return None
 
 
@@ -223,6 +245,13 @@ def _leaf_key(value: Any) -> Any:
         case None | bool() | int() | str() | bytes():
             return type(value).__name__, value
     return "object", _kind(value)
+
+
+def _as_ref(value: Any) -> Any:
+    """Bytes in memory as bytes in a source; anything else as it is."""
+    if isinstance(value, bytes | bytearray):
+        return BytesRef(BytesSource(value), 0, len(value), mutable=isinstance(value, bytearray))
+    return value
 
 
 def _bytes(mine: BytesRef, other: BytesRef) -> str:

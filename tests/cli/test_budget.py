@@ -30,6 +30,15 @@ def test_inspect_is_cheap(tmp_path):
         assert not {"numpy", "torch", "safetensors", "pydantic"} & modules
 
 
+def test_validating_is_cheap(tmp_path):
+    """Without values a checkpoint is judged without numpy, and no format for CI is loaded that was not asked for."""
+    torch.save({"model": {"w": torch.ones(3)}, "step": 3}, tmp_path / "m.pt")
+    heavy = {"numpy", "torch", "safetensors", "pydantic", "junitparser", "sarif_pydantic", "importlib.metadata"}
+    for options in ([], ["--json"], ["--format", "github"]):
+        modules = imported_by("validate", str(tmp_path / "m.pt"), "--no-values", *options)
+        assert not heavy & modules
+
+
 def test_importing_the_package_is_free():
     """`import ckpttool` brings no typer, no rich, no numpy, and none of the package's own rooms."""
     result = python("-c", "import ckpttool, sys; print(*(m for m in sys.modules))")

@@ -1,5 +1,6 @@
 """The options of `convert`, checked."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ _CASTS = {
     "bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64", "half": "float16",
     "float": "float32", "double": "float64", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2",
 }  # fmt: skip
+# As torch spells devices in files. Source: torch/serialization.py, `register_package` and c10/core/DeviceType.cpp.
+_DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|npu|mtia|xla|ipu|vulkan|meta|privateuseone)(:\d{1,3})?")
 _TARGETS = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
 
 
@@ -70,7 +73,7 @@ def options(  # noqa: PLR0913  # one parameter for each option that is checked h
         strip_prefix=_filled("--strip-prefix", strip_prefix),
         dtype=None if dtype is None else _type(dtype),
         settings=tuple(settings or ()),
-        map_location=_filled("--map-location", map_location),
+        map_location=_device(map_location),
         plain=plain,
         drop_opaque=drop_opaque,
         allow_opaque=tuple(allow_opaque or ()),
@@ -84,6 +87,14 @@ def _filled(option: str, text: str | None) -> str:
     if text == "":
         raise UsageError(f"{option} is empty", hint="leave it out, or give it a text")
     return text or ""
+
+
+def _device(tag: str | None) -> str:
+    if tag is None:
+        return ""
+    if not _DEVICE.fullmatch(tag):
+        raise UsageError(f"{tag!r} is no device that torch can load to", hint="write it like cpu, cuda:0 or mps")
+    return tag
 
 
 def _type(word: str) -> DType:
