@@ -2,12 +2,14 @@
 
 import os
 import resource
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 from ckpttool.errors import CannotWrite, UsageError
 
 _SPARE = 1_000_000  # bytes that must be left, for directories and the like
+_ODD = {stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 _SHOWN = 0o777  # of a mode: what the owner, the group and others may do
 
 
@@ -35,8 +37,8 @@ def check_target(  # noqa: PLR0913
         overwrite: whether something may stand there already.
 
     Raises:
-        UsageError: something stands there, the target is a source, lies in one or holds one, or its folder is not
-            there.
+        UsageError: something stands there, or what never makes room (a link, a device); the target is a source, lies
+            in one or holds one; its folder is not there.
         CannotWrite: the folder may not be written to, or there is no room.
     """
     if target.name in ("", ".."):
@@ -76,6 +78,7 @@ def _check_apart(target: Path, source: Path) -> None:
 def _check_free(target: Path, *, folder: bool, overwrite: bool) -> None:
     if not os.path.lexists(target):
         return
+    check_ordinary(target)
     if folder and target.is_dir() and not any(target.iterdir()):
         return
     if not overwrite:
@@ -87,6 +90,29 @@ def _check_free(target: Path, *, folder: bool, overwrite: bool) -> None:
         )
     if folder and Path.cwd().is_relative_to(target.resolve()):
         raise UsageError("it is the folder you are in, or around it", where=str(target), hint="give another name")
+
+
+def check_ordinary(target: Path) -> None:
+    """Refuse to take the place of what is neither a file nor a folder: renaming over `/dev/null` breaks a system.
+
+    Nor of a link: what it leads to would stay as it is, and whoever follows it elsewhere would miss the result.
+
+    Raises:
+        UsageError: a link, a device, a pipe or a socket stands there.
+    """
+    try:
+        mode = target.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(mode):
+        raise UsageError(
+            f"it is a link to {str(target.readlink())!r}",
+            where=str(target),
+            hint=f"name what it leads to: {target.resolve()}" if target.exists() else "remove it, or give another name",
+        )
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = _ODD.get(stat.S_IFMT(mode), "no file")
+        raise UsageError(f"it is {kind}", where=str(target), hint="a result takes the place of nothing but files")
 
 
 def _check_room(target: Path, nbytes: int, largest: int) -> None:

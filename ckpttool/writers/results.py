@@ -10,6 +10,7 @@ from typing import Self
 from ckpttool.errors import UsageError
 from ckpttool.writers.failures import cannot_write
 from ckpttool.writers.locks import clear_dead, hidden_name, locked, remove
+from ckpttool.writers.places import check_ordinary
 
 _PRIVATE = 0o600
 _PRIVATE_FOLDER = 0o700
@@ -25,7 +26,7 @@ class NewFile:
 
     Raises:
         CannotWrite: on entering and on leaving, from the file system.
-        UsageError: on leaving, when a file appeared there meanwhile.
+        UsageError: on leaving, when a file appeared there meanwhile; or a link or a device, overwriting or not.
     """
 
     def __init__(self, target: Path, *, permissions: int, overwrite: bool = False) -> None:
@@ -56,6 +57,7 @@ class NewFile:
 
     def _take_name(self) -> None:
         if self._overwrite:
+            check_ordinary(self.target)
             self.path.replace(self.target)
         else:
             _move_to_free_name(self.path, self.target)
@@ -72,7 +74,7 @@ class NewFolder:
 
     Raises:
         CannotWrite: on entering and on leaving, from the file system.
-        UsageError: on leaving, when something appeared there meanwhile.
+        UsageError: on leaving, when something appeared there meanwhile; or a link or a device, overwriting or not.
     """
 
     def __init__(self, target: Path, *, permissions: int, overwrite: bool = False) -> None:
@@ -139,6 +141,7 @@ class NewFolder:
 
     def _take_place(self) -> None:
         """Move the old folder aside, take its name, and only then remove it."""
+        check_ordinary(self.target)
         aside = hidden_name(self.target).with_suffix(".old")
         self.target.rename(aside)
         try:

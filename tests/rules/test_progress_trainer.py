@@ -23,7 +23,7 @@ pytestmark = [
 def runs(tmp_path_factory):
     """A run of six steps, a checkpoint after each second, in float32."""
     folder = tmp_path_factory.mktemp("trainer")
-    made = trainer(folder, 6)
+    made = trainer(folder, 6, fp16=False)
     made.accelerator.scaler = None
     with quiet():
         made.train()
@@ -239,7 +239,7 @@ def test_other_horizon_of_a_sibling(runs, tmp_path):
 
 def one_cycle(output, steps, total=3):
     """The Trainer with a schedule of the script's own."""
-    made = trainer(output, steps)
+    made = trainer(output, steps, fp16=False)
     adam = torch.optim.AdamW(made.model.parameters(), lr=1e-3)
     made.optimizer, made.lr_scheduler = adam, torch.optim.lr_scheduler.OneCycleLR(adam, 1e-3, total_steps=total)
     made.accelerator.scaler = None

@@ -40,9 +40,10 @@ def trainer(output, steps, seed=0, **arguments):
     """The Trainer of that BERT: a checkpoint every two steps, and a loss scale, which on a CPU it does not make."""
     from transformers import Trainer, TrainingArguments  # noqa: PLC0415
 
+    arguments.setdefault("fp16", True)
     settings = TrainingArguments(
         output_dir=str(output), max_steps=steps, save_steps=2, logging_steps=1, per_device_train_batch_size=4,
-        learning_rate=1e-3, use_cpu=True, fp16=True, report_to=[], disable_tqdm=True, dataloader_pin_memory=False, **arguments,
+        learning_rate=1e-3, use_cpu=True, report_to=[], disable_tqdm=True, dataloader_pin_memory=False, **arguments,
     )  # fmt: skip
     made = Trainer(model=bert(seed), args=settings, train_dataset=RandomSentences(), eval_dataset=RandomSentences())
     made.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3)

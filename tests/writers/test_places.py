@@ -1,7 +1,10 @@
 """A result is refused before anything is written where it may not stand."""
 
+import contextlib
 import os
 import resource
+import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -32,17 +35,50 @@ def test_a_free_name_is_fine(tmp_path, source, monkeypatch):
 
 
 def test_what_is_there_stays_unless_told(tmp_path, source):
-    """A file, a folder, a link that leads nowhere."""
+    """A file, a folder; an empty folder makes room for one."""
     (tmp_path / "there").write_bytes(b"")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a").write_bytes(b"")
     (tmp_path / "empty").mkdir()
     ask(tmp_path / "empty", sources=[source], folder=True)  # nothing is lost by it
-    (tmp_path / "dangling").symlink_to("nowhere")
-    for name, folder in (("there", False), ("folder", True), ("dangling", False)):
+    for name, folder in (("there", False), ("folder", True)):
         with pytest.raises(UsageError, match="it is already there"):
             ask(tmp_path / name, sources=[source], folder=folder)
         ask(tmp_path / name, sources=[source], folder=folder, overwrite=True)
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("folder", [True, False])
+def test_what_is_no_file_and_no_folder_is_never_replaced(tmp_path, source, folder, overwrite):
+    """A pipe, a socket, a device; told to overwrite or not, and whatever the result is."""
+    os.mkfifo(tmp_path / "pipe")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "socket"))
+    listening.close()
+    odd = [("a named pipe", tmp_path / "pipe"), ("a socket", tmp_path / "socket")]
+    for make, word in ((stat.S_IFCHR, "a device"), (stat.S_IFBLK, "a device")):
+        with contextlib.suppress(PermissionError):  # not everyone may make one
+            os.mknod(tmp_path / str(make), make | 0o600, os.makedev(1, 3))
+            odd.append((word, tmp_path / str(make)))
+    for word, path in odd:
+        with pytest.raises(UsageError, match=f"it is {word}") as caught:
+            ask(path, sources=[source], folder=folder, overwrite=overwrite)
+        assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_link_is_never_replaced(tmp_path, source, overwrite):
+    """To a file, to a folder, to a device, to nothing: the message says where it leads, the hint what to name."""
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    for place, folder in (("file", False), ("folder", True), (os.devnull, False), ("nowhere", False)):
+        link = tmp_path / "link"
+        link.symlink_to(place)
+        with pytest.raises(UsageError, match=f"it is a link to '{place}'") as caught:
+            ask(link, sources=[source], folder=folder, overwrite=overwrite)
+        named = f"name what it leads to: {(tmp_path / place).resolve()}"
+        assert caught.value.hint == ("remove it, or give another name" if place == "nowhere" else named)
+        link.unlink()
 
 
 def test_a_file_never_takes_the_place_of_a_folder(tmp_path, source):

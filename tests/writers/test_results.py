@@ -87,15 +87,31 @@ def test_without_hard_links_a_file_is_renamed(tmp_path, monkeypatch):
     assert names(tmp_path) == ["m"]
 
 
-def test_overwriting_replaces_a_file_and_a_link(tmp_path):
-    """The link itself is replaced, not what it leads to."""
-    (tmp_path / "kept").write_bytes(b"kept")
-    (tmp_path / "m").symlink_to("kept")
+def test_overwriting_replaces_a_file(tmp_path):
+    """As a whole, and nothing stays of the old one."""
+    (tmp_path / "m").write_bytes(b"the old one, which is longer")
     with NewFile(tmp_path / "m", permissions=0o600, overwrite=True) as new:
         os.write(new.fd, b"new")
     assert (tmp_path / "m").read_bytes() == b"new"
-    assert (tmp_path / "kept").read_bytes() == b"kept"
+    assert names(tmp_path) == ["m"]
+
+
+@pytest.mark.parametrize("kind", [NewFile, NewFolder])
+@pytest.mark.parametrize("odd", ["pipe", "link"])
+def test_what_is_no_file_is_kept_though_it_appeared_meanwhile(tmp_path, kind, odd):
+    """A pipe (or a device) and a link are never renamed over, even when told to overwrite."""
+    (tmp_path / "kept").write_bytes(b"kept")
+    with (
+        pytest.raises(UsageError, match="it is a (named pipe|link to 'kept')"),
+        kind(tmp_path / "m", permissions=0o700, overwrite=True),
+    ):
+        if odd == "pipe":
+            os.mkfifo(tmp_path / "m")
+        else:
+            (tmp_path / "m").symlink_to("kept")
     assert names(tmp_path) == ["kept", "m"]
+    assert (tmp_path / "m").is_fifo() == (odd == "pipe")
+    assert (tmp_path / "m").is_symlink() == (odd == "link")
 
 
 def test_a_folder_takes_its_name_with_all_in_it(tmp_path):
@@ -144,18 +160,6 @@ def test_overwriting_replaces_a_folder_as_a_whole(tmp_path):
         pass
     assert names(tmp_path) == ["m"]
     assert names(tmp_path / "m") == ["new"]
-
-
-def test_a_link_to_a_folder_is_replaced_not_followed(tmp_path):
-    """What it leads to stays as it is."""
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "file").write_bytes(b"")
-    (tmp_path / "m").symlink_to("real")
-    with NewFolder(tmp_path / "m", permissions=0o700, overwrite=True):
-        pass
-    assert names(tmp_path / "real") == ["file"]
-    assert not (tmp_path / "m").is_symlink()
-    assert names(tmp_path) == ["m", "real"]
 
 
 def test_the_old_folder_is_put_back_when_the_new_one_cannot_come(tmp_path, monkeypatch):
