@@ -1,8 +1,7 @@
 """Checksums of the bytes of storages, where the container records them."""
 
-import zlib
-
 from ckpttool.blocks import Finding, Severity
+from ckpttool.crc import crc32_of
 from ckpttool.sources import ByteSpan, Source
 from ckpttool.values import StorageRef
 
@@ -20,7 +19,7 @@ def checksum(source: Source, span: ByteSpan) -> int:
     for start in range(span.start, span.end, _WINDOW):
         window = buffer[: min(_WINDOW, span.end - start)]
         source.read_into(start, window)
-        crc = zlib.crc32(window, crc)
+        crc = crc32_of(window, crc)
     return crc
 
 

@@ -9,6 +9,7 @@ from ckpttool.limits import Limits
 from ckpttool.model import GlobalUse
 from ckpttool.pickles import GETATTR, Mention, trust_of
 from ckpttool.pickles.attributes import spells_a_name
+from ckpttool.pickles.running import Running
 from ckpttool.values import (
     Attribute,
     BytesRef,
@@ -42,6 +43,7 @@ class Survey:
         self.paths: dict[GlobalRef, list[KeyPath]] = {}
         self.places: Counter[GlobalRef] = Counter()
         self.storages: dict[int, StorageRef] = {}  # by id
+        self.running = Running()  # what loading would run; gathered with `calls` only
         self.unexplained: set[GlobalRef] = set()  # those that load by themselves and do more than spell a name
         self._steps_left = _MOST_STEPS
         self._walk(root, limits.nodes // 4)  # half a million containers take 50 MB to remember
@@ -65,6 +67,8 @@ class Survey:
 
     def _enter(self, value: Any, steps: list[Any], step: Any) -> bool:
         """Note what a value is; whether there may be something inside."""
+        if self._calls:
+            self.running.look(value)
         match value:
             case GlobalRef():
                 self._note(value, steps, step)
@@ -111,6 +115,7 @@ def merge_globals(known: dict[GlobalRef, Mention], new: Mapping[GlobalRef, Menti
     for ref, mention in new.items():
         first = known.setdefault(ref, mention)
         first.called = first.called or mention.called
+        first.runs = first.runs or mention.runs
         first.explained = first.explained and mention.explained
 
 
@@ -129,15 +134,21 @@ def global_uses(
     return tuple(
         GlobalUse(
             ref=ref,
-            trust=Trust.REFUSED if ref in looked_into or _explained(ref, mention) else trust_of(ref),
+            trust=_trust(ref, mention, looked_into),
             file=file,
             offset=mention.offset,
             paths=tuple(survey.paths.get(ref, ())),
-            called=mention.called,
+            called=mention.called or mention.runs,
             places=survey.places[ref],
         )
         for ref, mention in globals_.items()
     )
+
+
+def _trust(ref: GlobalRef, mention: Mention, looked_into: Container[GlobalRef]) -> Trust:
+    if ref in looked_into or _explained(ref, mention):
+        return Trust.REFUSED
+    return trust_of(ref, called=mention.runs)
 
 
 def _explained(ref: GlobalRef, mention: Mention) -> bool:

@@ -1,12 +1,12 @@
 """Pickle streams inside a file: which bytes the machine is given, and what is said when one breaks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from ckpttool.errors import CkptError, LimitExceeded
 from ckpttool.limits import Limits
-from ckpttool.pickles import Pickle, load, trust_of
+from ckpttool.pickles import Mention, Pickle, load, trust_of
 from ckpttool.sources import ByteSpan, Source
 from ckpttool.values import GlobalRef, Trust, Value
 
@@ -80,10 +80,10 @@ def open_stream(source: Source, span: ByteSpan, *, where: str, limits: Limits) -
     )
 
 
-def suspects(refs: Iterable[GlobalRef]) -> str:
+def suspects(globals_: Mapping[GlobalRef, Mention]) -> str:
     """The globals that torch would refuse, dangerous ones first: `posix.system (dangerous), numpy.ndarray`."""
     order = (Trust.DANGEROUS, Trust.REFUSED)
-    ranked = sorted((order.index(t), r) for r in refs if (t := trust_of(r)) in order)
+    ranked = sorted((order.index(t), r) for r, m in globals_.items() if (t := trust_of(r, called=m.runs)) in order)
     names = [f"{r} (dangerous)" if rank == 0 else str(r) for rank, r in ranked]
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

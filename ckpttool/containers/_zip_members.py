@@ -1,10 +1,9 @@
 """The bytes of one member of an archive: stored or deflated, checked against the checksum when read whole."""
 
-import zlib
-
 from ckpttool.blocks import Severity
 from ckpttool.containers._inflate import InflatedSource
 from ckpttool.containers._zip import DEFLATED, STORED, Archive, Member
+from ckpttool.crc import crc32_of
 from ckpttool.errors import CkptError, DamagedFile, LimitExceeded, UnsupportedFormat
 from ckpttool.limits import Limits
 from ckpttool.sources import ByteSpan, Source
@@ -59,7 +58,7 @@ def read_member(archive: Archive, name: str, limits: Limits, *, most: int, limit
         )
     source, start = place(archive, member, limits)
     data = source.read(ByteSpan(start, start + member.size))
-    compare_checksum(archive, member, zlib.crc32(data))
+    compare_checksum(archive, member, crc32_of(data))
     return data
 
 

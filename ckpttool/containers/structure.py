@@ -137,7 +137,10 @@ def _tensors_of(contents: Contents) -> Mapping[str, TensorRef]:
 def _with_tree(contents: Contents, root: Value, limits: Limits) -> Contents:
     """The contents with a tree, the storages that it looks at and the globals that it names."""
     survey = Survey(root, limits, calls=True)
-    named = {ref: Mention(0, called=True, explained=ref not in survey.unexplained) for ref in survey.places}
+    named = {
+        ref: Mention(0, called=True, runs=ref in survey.running, explained=ref not in survey.unexplained)
+        for ref in survey.places
+    }
     return replace(
         contents,
         root=root,

@@ -14,6 +14,7 @@ from ckpttool.limits import Limits
 from ckpttool.model import Contents
 from ckpttool.pickles import GETATTR, trust_of
 from ckpttool.pickles.attributes import spells_a_name
+from ckpttool.pickles.running import Running
 from ckpttool.values import GlobalRef, KeyPath, Opaque, Record, Trust, Value, attribute
 
 _PRIVATE = {"persistent": "a persistent id that is no storage", "extension": "an extension code"}
@@ -88,6 +89,8 @@ def require_harmless(root: Value, contents: Contents, allowed: Sequence[str], li
         UnsupportedFormat: what an object is, only the program that wrote it knows.
     """
     kept: dict[GlobalRef, Kept] = {}
+    running = Running()
+    calls: dict[GlobalRef, KeyPath] = {}  # what is dangerous if it is called, and where it is first
     for path, value in everything(root, limits):
         if isinstance(value, Opaque) and value.how in _PRIVATE:
             raise UnsupportedFormat(
@@ -95,19 +98,30 @@ def require_harmless(root: Value, contents: Contents, allowed: Sequence[str], li
                 where=f"{contents.name}: {spelled_path(path) or 'the whole file'}",
                 hint="leave it out with --drop-opaque",
             )
+        running.look(value)
         ref = _dangerous(value, path)
-        if ref is not None and str(ref) not in allowed:
-            raise DangerousObject(
-                f"{ref} would run when the result is loaded",
-                where=f"{contents.name}: {spelled_path(path) or 'the whole file'}",
-                hint=f"leave it out with --drop-opaque, or write it again with --allow-opaque {ref}",
-            )
+        if ref is not None:
+            _require_allowed(ref, path, contents, allowed)
+        elif isinstance(value, GlobalRef) and trust_of(value, called=True) is Trust.DANGEROUS:
+            calls.setdefault(value, path)
         if isinstance(value, Opaque | Record) and isinstance(value.cls, GlobalRef):
             named = value.cls
             if trust_of(named) is not Trust.ACCEPTED and named != NUMPY_TYPE:
                 known = kept.get(named)
                 kept[named] = Kept(named, known.count + 1, known.path) if known else Kept(named, 1, path)
+    for ref, path in calls.items():
+        if ref in running and ref not in GETATTR:  # a `getattr` was looked at with its call
+            _require_allowed(ref, path, contents, allowed)
     return list(kept.values())
+
+
+def _require_allowed(ref: GlobalRef, path: KeyPath, contents: Contents, allowed: Sequence[str]) -> None:
+    if str(ref) not in allowed:
+        raise DangerousObject(
+            f"{ref} would run when the result is loaded",
+            where=f"{contents.name}: {spelled_path(path) or 'the whole file'}",
+            hint=f"leave it out with --drop-opaque, or write it again with --allow-opaque {ref}",
+        )
 
 
 def _dangerous(value: object, path: KeyPath) -> GlobalRef | None:

@@ -3,9 +3,8 @@
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from ckpttool.blocks import Progress
 from ckpttool.conversion.checksums import Checksums
@@ -24,6 +23,8 @@ from ckpttool.writers.places import check_target, for_folder, permissions_of
 from ckpttool.writers.plans import FilePlan
 from ckpttool.writers.reading_back import differences
 from ckpttool.writers.results import NewFile, NewFolder
+
+_PAUSE = 0.02  # seconds between two flushes of a file that is being written
 
 
 class NotVerified(CkptError):
@@ -188,12 +189,14 @@ class _Work:
             NotVerified: a byte of it is not its source's.
         """
         self._told.what = "writing"
-        carried = write_plan(fd, self._checks.watched(plan), self._told)
-        if not self._verify:
-            return
-        self._told.what = "verifying"
-        with _flushing(fd, self._job.target.path), FileSource(path, plan.name) as source:
-            found = differences(source, carried, self._told)
+        with _Flushing(fd, self._job.target.path) as flushing:
+            carried = write_plan(fd, self._checks.watched(plan), self._told)
+            flushing.written()
+            if not self._verify:
+                return
+            self._told.what = "verifying"
+            with FileSource(path, plan.name) as source:
+                found = differences(source, carried, self._told)
         if found is not None:
             raise _not_verified(plan.name, f"byte {found.at:,} ({found.name or 'not of a tensor'}) is not the source's")
 
@@ -231,26 +234,38 @@ def _not_verified(name: str, said: str) -> NotVerified:
     )
 
 
-@contextmanager
-def _flushing(fd: int, target: Path) -> Iterator[None]:
-    """Bring a file to the disk while it is read back.
+class _Flushing:
+    """Brings a file to the disk while it is written and while it is read back: what waits to the end waits longer.
 
     Raises:
         CannotWrite: on leaving, where the disk failed; the system says so only once.
     """
-    failed: list[OSError] = []
 
-    def flush() -> None:
+    def __init__(self, fd: int, target: Path) -> None:
+        self._fd = fd
+        self._target = target
+        self._written = threading.Event()
+        self._failed: list[OSError] = []
+        self._thread = threading.Thread(target=self._flush)
+
+    def _flush(self) -> None:
         try:
-            os.fsync(fd)
+            while not self._written.wait(_PAUSE):
+                os.fdatasync(self._fd)
+            os.fsync(self._fd)
         except OSError as error:
-            failed.append(error)
+            self._failed.append(error)
 
-    thread = threading.Thread(target=flush)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-    if failed:
-        raise cannot_write(failed[0], "it cannot be written", os.fspath(target)) from failed[0]
+    def written(self) -> None:
+        """Say that all of the file is written: it is flushed a last time."""
+        self._written.set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._written.set()
+        self._thread.join()
+        if self._failed and kind is None:
+            raise cannot_write(self._failed[0], "it cannot be written", os.fspath(self._target)) from self._failed[0]

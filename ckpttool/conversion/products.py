@@ -300,7 +300,9 @@ def structured(original: Original, parts: Sequence[Part], options: Options, tall
     def proof(place: Path) -> str | None:
         folder = Folder(place)
         try:
-            return first_difference(original.root, restored_folder(folder, document, options.limits), options.limits)
+            return first_difference(
+                original.root, restored_folder(folder, document, options.limits, own=True), options.limits
+            )
         finally:
             folder.release()
 
@@ -310,4 +312,4 @@ def structured(original: Original, parts: Sequence[Part], options: Options, tall
 
 def _restored(place: Path, name: str, options: Options) -> Value:
     """The tree that a written safetensors file, or an index of shards, gives back."""
-    return read_converted(place / name if place.is_dir() else place, options.limits).root
+    return read_converted(place / name if place.is_dir() else place, options.limits, own=True).root

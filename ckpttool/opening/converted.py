@@ -140,19 +140,27 @@ def open_one_folder(path: Path, limits: Limits) -> Checkpoint:
         raise
 
 
-def restored_folder(folder: Folder, document: str = MAIN, limits: Limits = DEFAULT_LIMITS) -> Value:
+def restored_folder(
+    folder: Folder, document: str = MAIN, limits: Limits = DEFAULT_LIMITS, *, own: bool = False
+) -> Value:
     """The tree that a document of a folder describes, with the files beside it.
+
+    Args:
+        own: as of `containers.read`.
 
     Raises:
         CkptError: it cannot be put together.
     """
-    return _structured(FolderFiles(folder, limits), document, limits).root
+    return _structured(FolderFiles(folder, limits, own=own), document, limits).root
 
 
-def read_converted(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> Contents:
+def read_converted(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS, *, own: bool = False) -> Contents:
     """Read what a conversion wrote as what it was made from: a file, an index with its shards, or a folder of one file.
 
     Its files are given back and opened again when values are read.
+
+    Args:
+        own: as of `containers.read`.
 
     Raises:
         NotACheckpoint: a folder that holds more than one file's tree.
@@ -165,13 +173,13 @@ def read_converted(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS
         if document.form != "file":
             folder.close()
             raise NotACheckpoint("the folder is not one file that was taken apart", where=str(path))
-        contents = _structured(FolderFiles(folder, limits), MAIN, limits)
+        contents = _structured(FolderFiles(folder, limits, own=own), MAIN, limits)
     elif place.name.endswith(INDEX):
         folder = Folder(place.parent, most=limits.files)
-        contents = containers.restored(FolderFiles(folder, limits).open(place.name), limits)
+        contents = containers.restored(FolderFiles(folder, limits, own=own).open(place.name), limits)
     else:
         source = FileSource(place)
-        contents = containers.restored(containers.read(source, limits), limits)
+        contents = containers.restored(containers.read(source, limits, own=own), limits)
         source.release()
         return contents
     folder.release()

@@ -17,7 +17,8 @@ _KEPT_OPEN = 64  # files of one folder; those beyond it are opened again when th
 class FolderFiles:
     """The files of a folder, each read once."""
 
-    def __init__(self, folder: Folder, limits: Limits) -> None:
+    def __init__(self, folder: Folder, limits: Limits, *, own: bool = False) -> None:
+        self._own = own  # as of `containers.read`
         self.folder = folder
         self._limits = limits
         self._read: dict[str, Contents] = {}
@@ -46,7 +47,7 @@ class FolderFiles:
             return containers.read_sharded(
                 source, lambda shard: self.open(f"{beside}/{shard}" if beside else shard), self._limits
             )
-        contents = containers.read(source, self._limits)
+        contents = containers.read(source, self._limits, own=self._own)
         if len(self._read) >= _KEPT_OPEN:
             source.release()
         return contents

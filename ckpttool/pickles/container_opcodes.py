@@ -64,21 +64,23 @@ def _list(vm: Machine, at: int) -> int:
 @opcode(pickle.APPEND)
 def _append(vm: Machine, at: int) -> int:
     item = vm.stack.pop()
-    _list_of(vm.stack[-1]).append(item)
+    _list_of(vm, vm.stack[-1]).append(item)
     return at
 
 
 @opcode(pickle.APPENDS)
 def _appends(vm: Machine, at: int) -> int:
     items = vm.pop_mark()
-    _list_of(vm.stack[-1]).extend(items)
+    _list_of(vm, vm.stack[-1]).extend(items)
     return at
 
 
-def _list_of(target: Any) -> list[Any]:
+def _list_of(vm: Machine, target: Any) -> list[Any]:
     if type(target) is list:
         return target
     if type(target) is Opaque:  # a subclass of list, a deque
+        if target.state is not None:  # no pickler gives it first: it may say what `append`, `extend` and `add` are
+            vm.running.reach(target.state)
         if target.items is None:
             target.items = []
         return target.items
@@ -137,7 +139,7 @@ def _additems(vm: Machine, at: int) -> int:
     if type(target) is set:
         target.update(vm.members(items, target))
     elif type(target) is Opaque:
-        _list_of(target).extend(items)
+        _list_of(vm, target).extend(items)
     else:
         raise DamagedFile(f"members are added to {spoken(target)}")
     return at

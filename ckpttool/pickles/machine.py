@@ -13,6 +13,7 @@ from ckpttool.pickles.constructors import COPYING, PURE_CONSTRUCTORS, Constructo
 from ckpttool.pickles.input import CUT_SHORT, Input
 from ckpttool.pickles.keys import KeyGuard
 from ckpttool.pickles.numpy_dtypes import NumpyDtype
+from ckpttool.pickles.running import DEPENDING, Running
 from ckpttool.pickles.words import spoken
 from ckpttool.sources import Source
 from ckpttool.values import GlobalRef, Opaque, Value
@@ -24,6 +25,7 @@ class Mention:
 
     offset: int  # byte of the opcode in the source
     called: bool = False
+    runs: bool = False  # loading runs it: a call, of it or of what holds it, that makes more than an empty object
     explained: bool = True  # every call of it does no more than reach what is named here too; said of `getattr`
 
 
@@ -48,6 +50,7 @@ class Machine(Input):
         "persistent",
         "problems",
         "protocol",
+        "running",
         "scattered",
         "stack",
     )
@@ -74,6 +77,7 @@ class Machine(Input):
         self.globals: dict[GlobalRef, Mention] = {}
         self.builders: dict[int, Constructor] = {}  # id of a GlobalRef that was called: how to build what it makes
         self.problems: list[Finding] = []
+        self.running = Running()
         self.protocol = 0
         self.frame_end = 0  # 0: no frame is open
         self.checkpoint = 0  # position from which `check` is due
@@ -191,7 +195,9 @@ class Machine(Input):
                 raise DamagedFile(f"{spoken(function)} is called")
             if is_attribute(function) and (mention := self.globals.get(function.cls)) is not None:  # type: ignore[arg-type]
                 mention.explained = False
+            self.running.call(function, args)
             return Opaque(function, args)
+        self.running.call(function, args)
         if function in GETATTR:
             self._note_attribute(function, args)
         value = self._builder(function)(args)
@@ -217,8 +223,9 @@ class Machine(Input):
                 build = self.nested
             if function in COPYING:
                 build = _charged(build, self.budget)
-            # It must live as long as the machine; and each call of `getattr` is looked at, so none may pass by `call`.
-            if self._refs.get((function.module, function.name)) is function and function not in GETATTR:
+            # It must live as long as the machine; and where the arguments say what is called, none may pass by `call`.
+            known = self._refs.get((function.module, function.name)) is function
+            if known and function not in GETATTR and function not in DEPENDING:
                 self.builders[id(function)] = build
         return build
 
@@ -227,7 +234,13 @@ class Machine(Input):
         self.budget.work += CALL_WORK
         if type(cls) is GlobalRef:
             self._note_call(cls)
+        self.running.make(cls)
         return new_object(cls, args, kwargs)
+
+    def note_running(self) -> None:
+        """Note with each global whether loading runs it."""
+        for ref, mention in self.globals.items():
+            mention.runs = ref in self.running
 
     def build(self, target: Any, state: Any) -> None:
         """What BUILD does to an object; errors as `call`."""

@@ -3,12 +3,18 @@
 Accepted is exactly what `torch.load(weights_only=True)` takes without anything having been added to its list. Nothing
 else is ever said to be safe: what is not known to be dangerous is refused, never accepted.
 
+What is merely named does nothing by itself, so of that only the worst is dangerous. What is called does: of Python's
+own library all but a closed list (`standard_calls`), of others whatever is called as those functions are that load,
+read, write, run or fetch something.
+
 Source: `_get_allowed_globals` in pytorch torch/_weights_only_unpickler.py, torch 2.13, and what `import torch` adds
 """
 
 import _compat_pickle
+import re
 from typing import Final
 
+from ckpttool.pickles.standard_calls import METACLASSES, harmless_call, in_standard_library
 from ckpttool.values import GlobalRef, Trust
 
 
@@ -78,6 +84,13 @@ _MODULES: Final = _words(
     "torch.hub torch.package torch.distributed.rpc torch.utils.cpp_extension torch.utils.bottleneck "
     "torch.utils.collect_env torch.testing._internal torch._inductor.codecache torch.utils._config_module "
     "numpy.f2py numpy.testing numpy.distutils transformers.dynamic_module_utils "
+    "atexit compileall faulthandler py_compile pyclbr readline rlcompleter site sitecustomize usercustomize "
+    "zipapp _osx_support _aix_support _bootsubprocess _pyrepl "
+    "torch.distributed.run torch.distributed.launch torch.distributed.launcher torch.distributed.elastic "
+    "torch.utils.model_zoo accelerate.commands "
+    "deepspeed.launcher deepspeed.ops.op_builder lightning.fabric.utilities.cloud_io "
+    "lightning_fabric.utilities.cloud_io pytorch_lightning.utilities.cloud_io smart_open aiofiles gdown wget "
+    "paramiko plumbum pexpect ptyprocess invoke IPython.utils.process "
 )
 _DEEPEST: Final = max(name.count(".") for name in _MODULES) + 1
 _DANGEROUS: Final = (
@@ -135,6 +148,25 @@ _DANGEROUS: Final = (
     | _names("yaml", "load load_all unsafe_load unsafe_load_all full_load")
     | _names("sympy", "sympify lambdify")
     | _names("sympy.core.sympify", "sympify")
+    | _names("uuid", "_get_command_stdout _load_system_functions")
+    | _names("platform", "_syscmd_file _syscmd_ver popen")
+    | _names("dataclasses", "make_dataclass _create_fn")
+    | _names("collections", "namedtuple")
+    | _names("typing", "get_type_hints")
+    | _names("inspect", "get_annotations")
+    | _names("weakref", "finalize")
+    | _names("_weakref", "finalize")
+    | _names("torch", "from_file")
+    | _names("torch.export", "load save")
+    | _names("numpy", "ndarray.tofile")
+    | _names("transformers", "pipeline")
+    | _names("transformers.pipelines", "pipeline")
+    | _names("huggingface_hub", "hf_hub_download snapshot_download")
+    | _names("datasets", "load_dataset load_from_disk")
+    | _names("datasets.load", "load_dataset load_from_disk")
+    | _names("fsspec", "open open_files open_local filesystem")
+    | _names("fsspec.core", "open open_files open_local url_to_fs get_fs_token_paths")
+    | _names("fsspec.spec", "make_instance")  # calls whatever it is given
     | _names("hydra.utils", "instantiate call get_class get_method get_object")
 )
 # Names of functions that run programs, code or libraries, wherever they are: modules keep the functions they import,
@@ -143,7 +175,17 @@ _VERBS: Final = _words(
     "system popen _popen exec eval execfile _exec_with_source load_library _jit_load pipe_pager tempfilepager "
     "getstatusoutput check_output check_call import_module import_string _importer __import__ start_processes "
     "addpackage addsitedir addusersitepackages run_path run_module run_code run_script spawn fork_exec LoadLibrary "
-    "unsafe_load read_pickle "
+    "unsafe_load read_pickle from_pretrained load_from_checkpoint hf_hub_download snapshot_download urlopen "
+    "urlretrieve load_state_dict_from_url load_dataset load_inline rmtree _get_command_stdout _read_output _read_cmd_output "
+)
+# Names of functions that do more than make a value, as a file would call them. Functions of what is data are called
+# otherwise (`_reconstruct`, `_rebuild_tensor_v2`, `__randomstate_ctor`, `_unpickle_block`, `build_intlist`).
+_DOING = re.compile(
+    r"_*(?:load|loads|open|save|dump|dumps|read|write|delete|remove|unlink|rename|replace|rmdir|mkdir|makedirs|chmod|"
+    r"touch|move|copyfile|copytree|extractall|main|launch|run|execute|shell|sh|cmd|command|submit|connect|kill|install|"
+    r"compile|instantiate|pipeline|tofile|fromfile|memmap|make_dataclass|namedtuple|getoutput|register|"
+    r"(?:load|open|save|read|write|run|exec|launch|import|download|fetch|upload|install|spawn|eval|deserialize)_\w+|"
+    r"download\w*|from_(?:pretrained|file|url|hub|path|checkpoint|config)|\w+_(?:download|open|eval|exec))"
 )
 # Methods of `pathlib.Path`, which by itself only names a file.
 _WRITES: Final = _words(
@@ -155,17 +197,31 @@ _MOST_SEGMENTS: Final = 16  # of a dotted name that are looked at one by one
 _DATA_OF_MODULES: Final = _names("joblib.numpy_pickle", "NumpyArrayWrapper NDArrayWrapper ZNDArrayWrapper")
 
 
-def trust_of(ref: GlobalRef) -> Trust:
+def trust_of(ref: GlobalRef, *, called: bool = False) -> Trust:
     """Sort a global; the names of Python 2 count as what they became.
 
     A name with dots reaches through a module for something else (`pathlib`, `os.system`), so it is never accepted.
+
+    Args:
+        called: loading runs it (`running`), rather than that it names it or makes an empty object of it.
     """
     now = _in_python_3(ref)
     if now in ACCEPTED:
         return Trust.ACCEPTED
-    if _dangerous(ref) or _dangerous(now):
+    if _dangerous(ref) or _dangerous(now) or (called and _does_something(now)):
         return Trust.DANGEROUS
     return Trust.REFUSED
+
+
+def _does_something(ref: GlobalRef) -> bool:
+    """Whether a call of it does more than make a value, as far as its name tells."""
+    if ref in METACLASSES:
+        return True
+    if in_standard_library(ref.module):
+        return not harmless_call(ref)
+    *through, name = ref.name.rsplit(".", _MOST_SEGMENTS)
+    # `numpy` `uuid._get_command_stdout` is of the standard library too
+    return _DOING.fullmatch(name) is not None or any(in_standard_library(part.lstrip("_")) for part in through)
 
 
 def _in_python_3(ref: GlobalRef) -> GlobalRef:

@@ -69,6 +69,7 @@ def load(  # noqa: PLR0913  # each by its name
     try:
         end = _run(vm, start)
     finally:
+        vm.note_running()
         if collecting:
             gc.enable()
     value = _result(vm, end)

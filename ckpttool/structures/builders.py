@@ -7,6 +7,8 @@ from typing import Any
 
 from ckpttool.errors import DamagedFile
 from ckpttool.pickles.keys import KeyGuard
+from ckpttool.pickles.tensors import fill
+from ckpttool.pickles.views import shape_of
 from ckpttool.structures import calls
 from ckpttool.structures.arrays import RECONSTRUCT, USUAL_ARGS, dtype_of, usual_state
 from ckpttool.structures.documents import Json
@@ -23,13 +25,15 @@ _PAIR = 2
 class Unbuilt:
     """The parts of an object as JSON, each with its step, and what is made of them when they are values.
 
-    `shell` is the object itself where it exists before its parts do; `finish` then fills it.
+    `shell` is the object itself where it exists before its parts do; `finish` then fills it. The first `needed` parts
+    are what a program makes the object of (its class and arguments), so that they cannot hold it.
     """
 
     children: list[tuple[str, Json]]
     finish: Callable[[list[Any]], Any]
     shell: Any = None
     work: int = 0  # values that were made without being parts
+    needed: int = 0  # of an object with a shell; of another all are
 
 
 class _Entries:
@@ -175,22 +179,25 @@ class Building:
         """A tensor or an array that a call makes."""
         self.expect("$call", "args", "state", "$tensor", "in", "items", "shape", "stride")
         function = global_value(self.said["$call"])
-        args = self.list_of("args")
-        rest = [(name, self.said[name]) for name in ("state", "items") if name in self.said]
+        parts = _Parts(self)
+        parts.add("args", self.list_of("args"))
+        parts.one("state")
         named = (self.file(self.said), self.text("$tensor")) if "$tensor" in self.said else None
-        count = len(args)
+        if function.module.startswith("numpy"):
+            return self._objects(function, parts) if named is None else self._elements(function, parts, *named)
+        plain = None if named is None else self._lookups.base(*named)
+        if "state" in self.said:
+            raise DamagedFile(f"a tensor made by {function} is given a state")
+        return Unbuilt(parts.children, lambda done: calls.called(function, tuple(done), plain))
+
+    def _elements(self, function: GlobalRef, parts: "_Parts", file: str, name: str) -> Unbuilt:
+        """An array with elements."""
+        held = self._lookups.array(file, name)
 
         def finish(done: list[Any]) -> Any:
-            more = dict(zip((name for name, _ in rest), done[count:], strict=True))
-            given, state = tuple(done[:count]), more.get("state")
-            if function.module.startswith("numpy"):
-                held = self._lookups.array(*named) if named else self._objects(more.get("items"))
-                return calls.array(function, given, state, held)
-            if state is not None:
-                raise DamagedFile(f"a tensor made by {function} is given a state")
-            return calls.called(function, given, self._lookups.base(*named) if named else None)
+            return calls.array(function, tuple(parts.all(done, "args")), parts.get(done, "state"), held)
 
-        return Unbuilt([*args, *rest], finish)
+        return Unbuilt(parts.children, finish)
 
     def array(self) -> Unbuilt:
         """A numpy array that is pickled in the usual way."""
@@ -200,17 +207,23 @@ class Building:
         made = calls.array(function, USUAL_ARGS, usual_state(self.text("dtype")), held)
         return Unbuilt([], lambda _: made)
 
-    def _objects(self, items: Any) -> calls.ArrayData:
-        shape, stride = self.said.get("shape"), self.said.get("stride")
-        if not _are_extents(shape) or not (stride is None or _are_extents(stride)):
-            raise DamagedFile("an array of objects has no shape")
-        return calls.ArrayData(
-            shape=tuple(shape), stride=None if stride is None else tuple(stride), data=None, items=items
-        )
+    def _objects(self, function: GlobalRef, parts: "_Parts") -> Unbuilt:
+        """An array of objects, which may hold itself."""
+        shape = shape_of(self.said.get("shape"), "an array of objects", "shape")
+        stride = shape_of(self.said["stride"], "an array of objects", "stride") if "stride" in self.said else None
+        needed = len(parts.children) if "state" not in self.said else len(self.list_of("args"))
+        shared = isinstance(self.said.get("items"), dict)  # the list of them stands somewhere else too
+        parts.add("items", [("items", self.said["items"])] if shared else self.list_of("items"))
+        shell = calls.open_array()
 
+        def finish(done: list[Any]) -> Any:
+            args, state = tuple(parts.all(done, "args")), parts.get(done, "state")
+            items = parts.get(done, "items") if shared else parts.all(done, "items")
+            held = calls.ArrayData(shape=shape, stride=stride, data=None, items=items)
+            fill(shell, calls.array(function, args, state, held))
+            return shell
 
-def _are_extents(said: Json) -> bool:
-    return isinstance(said, list) and all(type(extent) is int and extent >= 0 for extent in said)
+        return Unbuilt(parts.children, finish, shell, needed=needed)
 
 
 def _list(building: Building) -> Unbuilt:
@@ -254,7 +267,8 @@ def _members(done: Iterable[Any], container: object) -> list[Any]:
 def _set(building: Building) -> Unbuilt:
     building.expect("$set")
     shell: set[Any] = set()
-    return Unbuilt(building.list_of("$set"), lambda done: shell.update(_members(done, shell)), shell)
+    members = building.list_of("$set")
+    return Unbuilt(members, lambda done: shell.update(_members(done, shell)), shell, needed=len(members))
 
 
 def _frozenset(building: Building) -> Unbuilt:
@@ -312,7 +326,7 @@ def _record(building: Building) -> Unbuilt:
         shell.state = parts.get(done, "state")
         return shell
 
-    return Unbuilt(parts.children, finish, shell, entries.work)
+    return Unbuilt(parts.children, finish, shell, entries.work, needed=len(building.list_of("args")))
 
 
 def _object(building: Building) -> Unbuilt:
@@ -332,7 +346,9 @@ def _object(building: Building) -> Unbuilt:
             shell.cls = global_value(names)
     entries = building.entries(said["entries"]) if "entries" in said else None
     parts.add("args", building.list_of("args"))
-    parts.one("args_value", "kwargs", "state")
+    parts.one("args_value", "kwargs")
+    needed = len(parts.children)
+    parts.one("state")
     parts.add("items", building.list_of("items"))
     parts.add("entries", entries.children if entries else ())
 
@@ -348,7 +364,7 @@ def _object(building: Building) -> Unbuilt:
             entries.fill(shell.entries, parts.all(done, "entries"))
         return shell
 
-    return Unbuilt(parts.children, finish, shell, entries.work if entries else 0)
+    return Unbuilt(parts.children, finish, shell, entries.work if entries else 0, needed)
 
 
 def _dtype(building: Building) -> Unbuilt:

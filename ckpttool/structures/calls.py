@@ -7,6 +7,7 @@ asked; nothing that a document names is imported, and a call of anything but the
 import dataclasses
 from typing import Any
 
+from ckpttool.dtypes import BY_NAME
 from ckpttool.errors import DamagedFile
 from ckpttool.pickles.constructors import build_object
 from ckpttool.pickles.numpy_constructors import ARRAYS
@@ -15,6 +16,7 @@ from ckpttool.pickles.numpy_dtypes import NumpyDtype, element_type
 from ckpttool.pickles.tensors import OpenTensor
 from ckpttool.pickles.torch_constructors import REBUILD
 from ckpttool.pickles.views import contiguous_stride
+from ckpttool.structures.stored import stored_as
 from ckpttool.values import BytesRef, GlobalRef, NumpyScalar, TensorRef, Value
 
 _OF_STORAGE = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_qtensor")
@@ -63,6 +65,8 @@ class ArrayData:
     shape: tuple[int, ...]
     stride: tuple[int, ...] | None  # elements; None in C order
     data: BytesRef | None  # None: an array of objects
+    stored: TensorRef | None = None  # what lies in the safetensors file
+    dtype: str = ""  # what the document says of its type, where the safetensors file has it under another
     items: Value = None
 
 
@@ -92,7 +96,20 @@ def array(function: GlobalRef, args: tuple[Value, ...], state: Value, left_out: 
                 build_object(made, (*state[:-_LEFT_OUT], left_out.shape, state[-3], False, data))
     if not isinstance(made, TensorRef) or isinstance(made, OpenTensor):
         raise DamagedFile(f"{function} makes no array of these arguments")
-    return _in_order(made, left_out.stride)
+    made = _in_order(made, left_out.stride)
+    if left_out.stored is not None:
+        ours, there = stored_as(made), stored_as(left_out.stored)
+        told = "" if ours.plain else made.dtype.name
+        if (ours.code, ours.shape, told) != (there.code, there.shape, left_out.dtype):
+            raise DamagedFile(
+                f"an array of {made.dtype.name[:40]} and the shape {made.shape} lies as {there.code} {there.shape}"
+            )
+    return made
+
+
+def open_array() -> OpenTensor:
+    """An array of objects before it is one: it may hold itself."""
+    return OpenTensor(dtype=BY_NAME["int8"], shape=(0,), stride=(1,), kind="ndarray")
 
 
 def _in_order(made: TensorRef, stride: tuple[int, ...] | None) -> TensorRef:

@@ -12,8 +12,8 @@ from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.structures.builders import BUILDERS, Building, Unbuilt
 from ckpttool.structures.documents import Document, Json
 from ckpttool.structures.lookups import Lookups, OpenTensors
-from ckpttool.structures.promises import Promise, Promises
-from ckpttool.structures.scalars import PLAIN_TAGS, plain_value
+from ckpttool.structures.promises import MADE_OF_ITSELF, Promise, Promises
+from ckpttool.structures.scalars import PLAIN_TAGS, number_value, plain_value
 from ckpttool.values import Value
 
 _SHOWN = 12  # steps of a place in messages
@@ -57,6 +57,13 @@ class _Frame:
     done: list[Any] = field(default_factory=list)
     promise: Promise | None = None
     step: str = ""
+    number: int = 0  # by which it may be referred to; 0: by none
+    filled: int = -1  # of the frames around it the innermost whose object exists and is being filled; -1: none
+
+    @property
+    def exists(self) -> bool:
+        """Whether the object is there already, and what is being made goes into it."""
+        return self.unbuilt.shell is not None and len(self.done) >= self.unbuilt.needed
 
 
 class _Decoding:
@@ -72,9 +79,10 @@ class _Decoding:
         self._documents = documents
         self._where = where
         self._limits = limits
-        self._lookups = Lookups(tensors, main)
+        self._lookups = Lookups(tensors, main, limits)
         self._promises = Promises()
         self._numbered: dict[int, Any] = {}
+        self._unfinished: dict[int, int] = {}  # number of an object that is being made: its place in the stack
         self._count = 0
         self._opened: set[str] = set()
         self._below: set[tuple[int, int]] = set()
@@ -86,13 +94,9 @@ class _Decoding:
             if self._main.form != "file":
                 raise DamagedFile(f"the structure is that of a {self._main.form[:40]}, not of a whole file")
             self._lookups.note(self._main)
+            self._lookups.open_files()
             whole: Value = self._walk(self._main.root)
-            unused = next(self._lookups.unused(), None)
-            if unused is not None:
-                raise DamagedFile(
-                    f"the structure does not speak of the tensor {unused[:100]!r}",
-                    hint="another program changed the files since they were converted",
-                )
+            self._lookups.finish()
         except CkptError as error:
             raise error.at(self._place()) from None
         return whole
@@ -114,17 +118,27 @@ class _Decoding:
             for self._step, said in frame.children:
                 entered = self._enter(said, frame, self._step)
                 if isinstance(entered, _Frame):
-                    self._stack.append(entered)
+                    self._push(entered)
                     break
                 frame.done.append(entered)
             else:
                 self._step = ""
                 made = self._finished(frame)
                 self._stack.pop()
+                self._unfinished.pop(frame.number, None)
                 (self._stack[-1].done if self._stack else top).append(made)
         self._promises.settle()
         whole = top[0]
         return whole.value if isinstance(whole, Promise) else whole
+
+    def _push(self, entered: _Frame) -> None:
+        """Begin an object inside the one on top."""
+        place = len(self._stack) - 1
+        around = self._stack[place]
+        entered.filled = place if around.exists else around.filled
+        if entered.number:
+            self._unfinished[entered.number] = place + 1
+        self._stack.append(entered)
 
     def _finished(self, frame: _Frame) -> Any:
         """The object, or its promise; one that exists already is filled, now or later."""
@@ -143,7 +157,7 @@ class _Decoding:
                 hint=f"raise it with --limit nodes={10 * self._limits.nodes}",
             )
         if not isinstance(said, dict | list):
-            return said
+            return number_value(said)
         return self._enter_object(said, frame, step)
 
     def _enter_object(self, said: Any, frame: _Frame, step: str) -> Any:
@@ -155,7 +169,7 @@ class _Decoding:
         match tag:
             case "$ref":
                 building.expect("$ref")
-                return self._referred(said["$ref"])
+                return self._referred(said["$ref"], frame)
             case "$file":
                 building.expect("$file")
                 return self._file(said["$file"], step)
@@ -172,16 +186,21 @@ class _Decoding:
         made = _Frame(unbuilt, iter(unbuilt.children), frame.document, frame.where, step=step)
         number = said.get("$id") if isinstance(said, dict) else None
         if number is not None:
-            if type(number) is not int or number in self._numbered:
-                raise DamagedFile(f"the number {str(number)[:40]} is given to two objects")
+            if type(number) is not int or number != len(self._numbered) + 1:
+                count = len(self._numbered)
+                raise DamagedFile(f"the number {str(number)[:40]} comes after {count:,} others that count from 1")
+            made.number = number
             if unbuilt.shell is None:
                 made.promise = Promise()
             self._numbered[number] = made.promise if unbuilt.shell is None else unbuilt.shell
         return made
 
-    def _referred(self, number: Json) -> Any:
+    def _referred(self, number: Json, frame: _Frame) -> Any:
         if type(number) is not int or number not in self._numbered:
             raise DamagedFile(f"there is no object {str(number)[:40]} before this place")
+        # Each object from that one on down to here would have to be there before it is made.
+        if not frame.exists and frame.filled < self._unfinished.get(number, -1):
+            raise DamagedFile(MADE_OF_ITSELF)
         known = self._numbered[number]
         return known.value if isinstance(known, Promise) and known.kept else known
 

@@ -22,6 +22,7 @@ Json: TypeAlias = Any  # None, bool, int, float, str, list and dict of them
 _HINT = "get the files again, or convert the original again"
 _LINE = 100  # characters of what stands on one line
 _BESIDE = 3  # entries of a dict that may stand on one line
+_LAST_PROTOCOL = 5  # of pickle, in Python 3.14
 _FEW = 24  # values of what may stand on one line
 _BEGINNING = re.compile(rb'\s*\{\s*"schema"\s*:\s*"' + re.escape(SCHEMA.encode()) + rb'"')
 
@@ -39,6 +40,7 @@ class Document:
     container: str = ""  # what it was: `torch-zip`
     protocol: int = 0  # of its pickle; 0 where it was none, or of no matter
     file: str = ""  # where the tensors are that do not say another; empty: the file that the document lies in
+    headers: dict[str, str] = field(default_factory=dict)  # safetensors file: what its header said, as a digest
     root: Json = None
     below: list[Json] = field(default_factory=list)  # what lies too deep to stand where it is
     storages: list[dict[str, Json]] = field(default_factory=list)
@@ -53,7 +55,7 @@ class Document:
                 told[name] = getattr(self, name)
         if self.form == "folder":
             return {**told, "files": self.files}
-        told["root"] = self.root
+        told |= {"headers": self.headers, "root": self.root}
         for name in ("below", "storages", "tensors"):
             if getattr(self, name):
                 told[name] = getattr(self, name)
@@ -96,10 +98,19 @@ def parsed(text: bytes, where: str, limits: Limits) -> Document:
             hint=f"raise it with --limit nodes={values}",
         )
     try:
-        top = json.loads(text, object_pairs_hook=_without_doubles)
+        top = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:  # UnicodeError is a ValueError
         raise DamagedFile(f"the structure is no JSON: {error}", where=where, hint=_HINT) from error
     return _document(top, where)
+
+
+def _no_number(word: str) -> Json:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def is_beside(name: str) -> bool:
+    """Whether a file's name leads to the same folder and to no other."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 
 def _without_doubles(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -110,8 +121,8 @@ def _without_doubles(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 _TYPES: Mapping[str, type] = {
-    "form": str, "name": str, "container": str, "protocol": int, "file": str, "below": list, "storages": list,
-    "tensors": dict, "files": dict,
+    "form": str, "name": str, "container": str, "protocol": int, "file": str, "headers": dict, "below": list,
+    "storages": list, "tensors": dict, "files": dict,
 }  # fmt: skip
 
 
@@ -127,15 +138,23 @@ def _document(top: Json, where: str) -> Document:
         if name not in _TYPES or type(value) is not _TYPES[name]:
             raise DamagedFile(f"the structure's {name[:40]!r} is not what {SCHEMA} has there", where=where, hint=_HINT)
     document = Document(**fields)
+    if not 0 <= document.protocol <= _LAST_PROTOCOL:
+        raise DamagedFile(f"pickle has no protocol {document.protocol}", where=where, hint=_HINT)
     flat = (*document.storages, *document.tensors.values(), *(p for t in document.tensors.values() for p in _items(t)))
     sound = document.form in ("file", "part", "folder") and all(isinstance(entry, dict) for entry in flat)
-    if not sound or not all(map(_are_names, document.files.values())):
+    sound = sound and all(isinstance(digest, str) for digest in document.headers.values())
+    if not sound or not all(map(_are_names, document.files.values())) or not all(map(_is_within, document.files)):
         raise DamagedFile("the structure's tables are not of the form that they must have", where=where, hint=_HINT)
     return document
 
 
 def _are_names(said: Json) -> bool:
-    return isinstance(said, list) and bool(said) and all(isinstance(name, str) for name in said)
+    return isinstance(said, list) and bool(said) and all(isinstance(name, str) and _is_within(name) for name in said)
+
+
+def _is_within(name: str) -> bool:
+    """Whether a file's name leads to the folder or to one inside it."""
+    return all(map(is_beside, name.split("/")))
 
 
 def _items(table: Json) -> tuple[Json, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from ckpttool.errors import CkptError, UnsupportedFormat
 from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.structures.documents import Document, Json
+from ckpttool.structures.headers import header_digest
 from ckpttool.structures.names import WHOLE, Branch, Part, branches, joined
 from ckpttool.structures.nodes import Form, Group, Node, node
 from ckpttool.structures.scalars import NOT_PLAIN, plain_json
@@ -19,7 +20,7 @@ from ckpttool.structures.tables import Dropped, Tables
 from ckpttool.values import Attribute, BytesRef, StorageRef, TensorRef, Value
 
 _DEEPEST = 48  # levels of the tree that stand inside each other in one place
-_LONG = 4096  # bytes from which on they lie in the safetensors file
+_LONG = 4096  # longest bytes, or bytearray, that stand in the document; longer ones lie in the safetensors file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,9 @@ class _Encoding:
         place = _Place(main, part, self._branches, entered=True)
         main.root = self._walk(self._root, place)
         tables = self._tables
+        # Of the file that the document lies in even where it holds no tensor, so that none can be added unnoticed.
+        files = {**({} if main.file else {"": {}}), **tables.tensors}
+        main.headers = {file: header_digest(tensors) for file, tensors in files.items()}
         return Encoded(
             documents=self._documents,
             tensors=tables.tensors,
@@ -154,6 +158,8 @@ class _Encoding:
         if place.branch is not None and place.branch.part is not None and not place.entered:
             return self._enter_part(value, place, place.branch.part)
         if id(value) in self._numbers:
+            if isinstance(value, TensorRef) and value.storage is not None:
+                self._name(value, place)
             return {"$ref": self._numbers[id(value)]}
         if place.depth >= _DEEPEST and node(value) is not None:
             return self._enter_below(value, place)
@@ -195,7 +201,7 @@ class _Encoding:
             and not (isinstance(value, TensorRef) and value.made is None)
         ):
             number = self._numbers[id(value)] = len(self._numbers) + 1
-        if isinstance(value, bytes | BytesRef):
+        if isinstance(value, bytes | BytesRef) or (isinstance(value, bytearray) and len(value) > _LONG):
             return self._bytes(value, place, number)
         if isinstance(value, StorageRef):
             return self._tables.storage(value, place.part.tensors, place.wanted)
@@ -239,11 +245,11 @@ class _Encoding:
         label = name if not place.name else joined("", step) if branch is not None else ""
         return _Place(place.document, place.part, branch, name, label, depth)
 
-    def _bytes(self, value: bytes | BytesRef, place: _Place, number: int | None) -> Json:
+    def _bytes(self, value: bytes | bytearray | BytesRef, place: _Place, number: int | None) -> Json:
         """Long bytes, which lie in the safetensors file."""
         file, name = self._tables.data(value, place.part.tensors, place.wanted)
         told = {"$data": name, **_in_file(file, place)}
-        if isinstance(value, BytesRef) and value.mutable:
+        if isinstance(value, bytearray) or (isinstance(value, BytesRef) and value.mutable):
             told["mutable"] = True
         return told if number is None else {**told, "$id": number}
 

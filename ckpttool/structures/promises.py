@@ -10,6 +10,8 @@ from typing import Any
 
 from ckpttool.errors import DamagedFile
 
+MADE_OF_ITSELF = "an object is made of itself, which no program can make"
+
 
 class Promise:
     """An object that is still to come."""
@@ -78,4 +80,4 @@ class Promises:
             DamagedFile: something is made of itself.
         """
         if self._open:
-            raise DamagedFile("an object is made of itself, which no program can make")
+            raise DamagedFile(MADE_OF_ITSELF)

@@ -78,9 +78,24 @@ def plain_value(tag: str, said: Json) -> Value:
         DamagedFile: what stands there is of another form.
     """
     try:
-        return _READERS[tag](said)
+        value = _READERS[tag](said)
     except (ValueError, TypeError, OverflowError, struct.error, binascii.Error) as error:
         raise DamagedFile(f"{tag} is not of its form: {error}") from error
+    if plain_json(value) != {tag: said}:
+        raise DamagedFile(f"{tag} is not of its form: such a value is spelled otherwise")
+    return value
+
+
+def number_value(said: Json) -> Json:
+    """A value that is no object and no list.
+
+    Raises:
+        DamagedFile: a number that would have a tag.
+    """
+    beyond = isinstance(said, float) and not math.isfinite(said)
+    if beyond or (isinstance(said, int) and not -_MOST <= said < _MOST):
+        raise DamagedFile("a number is beyond 64 bits, and is no $int or $float")
+    return said
 
 
 def bytes_value(said: Json) -> bytes:

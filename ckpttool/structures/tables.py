@@ -9,6 +9,7 @@ from ckpttool.errors import UnsupportedFormat
 from ckpttool.sources import BytesSource
 from ckpttool.structures.documents import Document, Json
 from ckpttool.structures.names import Taken
+from ckpttool.structures.properties import is_device
 from ckpttool.structures.stored import stored_as
 from ckpttool.structures.surveys import Shared, Survey, covered, lies, sameness
 from ckpttool.values import BytesRef, StorageRef, TensorRef
@@ -36,6 +37,7 @@ class Tables:
         self._named: dict[int, tuple[str, str]] = {}  # id of a tensor: file and name
         self._first: dict[Any, tuple[str, str]] = {}  # of tied tensors the first: file and name
         self._numbers: dict[int, int] = {}  # id of a shared storage: its place in the table
+        self._asked: set[tuple[int, str, str]] = set()  # id of a tensor, file, and the name that it was to have there
         self._data: dict[int, tuple[str, str]] = {}  # id of a long bytes object: file and name
         self._looked_at: dict[int, tuple[StorageRef, str, str]] = {}  # id of a storage: where it was met first
 
@@ -49,7 +51,7 @@ class Tables:
         self.tensors.setdefault(file, {})[name] = tensor
         return name
 
-    def data(self, value: bytes | BytesRef, file: str, wanted: str) -> tuple[str, str]:
+    def data(self, value: bytes | bytearray | BytesRef, file: str, wanted: str) -> tuple[str, str]:
         """File and name of a long bytes object, which lies in a safetensors file."""
         if id(value) not in self._data:
             if isinstance(value, BytesRef):
@@ -64,7 +66,9 @@ class Tables:
         """File and name of a tensor with elements; the same object has the same name each time."""
         known = self._named.get(id(tensor))
         if known is not None:
+            self._again(tensor, known, document, file, wanted)
             return known
+        self._asked.add((id(tensor), file, wanted))
         same = sameness(tensor)
         name = self.unique(file, wanted)
         place = self._named[id(tensor)] = (file, name)
@@ -78,6 +82,17 @@ class Tables:
         if props:
             document.tensors.setdefault(file, {})[name] = props
         return place
+
+    def _again(  # a tensor, the name that it has, and the one that it would have here
+        self, tensor: TensorRef, known: tuple[str, str], document: Document, file: str, wanted: str
+    ) -> None:
+        """The object is met again: where every name is to be written, under this one too."""
+        if not self._duplicate_ties or (id(tensor), file, wanted) in self._asked:
+            return
+        self._asked.add((id(tensor), file, wanted))
+        name = self.add(tensor, file, wanted)
+        same: dict[str, Json] = {"same_as": known[1]} if known[0] == file else {"same_as": known[1], "in": known[0]}
+        document.tensors.setdefault(file, {})[name] = same
 
     def _tied(self, tensor: TensorRef, place: tuple[str, str], first: tuple[str, str]) -> dict[str, Json]:
         """The bytes are there under another name; in another file they are written once more, for its own readers."""
@@ -104,7 +119,7 @@ class Tables:
         if not stored.plain:
             props |= {"dtype": tensor.dtype.name, "shape": list(tensor.shape)}
         if storage.location != "cpu":
-            props["device"] = storage.location
+            props["device"] = _device(storage)
         for flag, set_ in (("conj", tensor.conj), ("neg", tensor.neg)):
             if set_:
                 props[flag] = True
@@ -150,7 +165,7 @@ class Tables:
             if shared.storage.dtype is not None:
                 entry["dtype"] = shared.storage.dtype.name
             if shared.storage.location != "cpu":
-                entry["device"] = shared.storage.location
+                entry["device"] = _device(shared.storage)
             self.main.storages.append(entry)
         return number
 
@@ -165,6 +180,15 @@ class Tables:
                 kept = shared.nbytes
             if kept < storage.nbytes:
                 yield Dropped(file, name, storage.nbytes - kept)
+
+
+def _device(storage: StorageRef) -> str:
+    if not is_device(storage.location):
+        raise UnsupportedFormat(
+            f"a storage is on {storage.location[:40]!r}, which is not the name of a device",
+            hint="say where it belongs with --map-location cpu",
+        )
+    return storage.location
 
 
 def _usual(tensor: TensorRef) -> tuple[int, ...]:

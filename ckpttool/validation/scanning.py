@@ -4,12 +4,12 @@ What a storage holds is looked at as it lies, a block at a time, so that checksu
 bytes that are in the cache.
 """
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from ckpttool.blocks import Progress
+from ckpttool.crc import crc32_of
 from ckpttool.dtypes import DType
 from ckpttool.elements import windows
 from ckpttool.errors import CkptError, FileChanged
@@ -199,7 +199,7 @@ def _piece_read(piece: _Piece, buffer: memoryview, look: Look | None) -> _Seen:
         block = buffer[: min(BLOCK, piece.nbytes - done)]
         run.storage.source.read_into(first + done, block)
         if run.summed:
-            crc = zlib.crc32(block, crc)
+            crc = crc32_of(block, crc)
         if look is not None:
             look.at(block, figures)
     return _Seen(piece, crc, figures)

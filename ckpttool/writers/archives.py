@@ -9,10 +9,10 @@ Sources: `PyTorchStreamWriter` in caffe2/serialize/inline_container.cc, torch 2.
 
 import hashlib
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ckpttool.crc import crc32_of
 from ckpttool.sources import ByteSpan, Source
 from ckpttool.writers.plans import FilePlan, Literal, Piece
 
@@ -151,7 +151,7 @@ def _crc32(member: Member) -> int | None:
     crc32 = 0
     for chunk in member.chunks:
         for data in (chunk,) if isinstance(chunk, bytes) else _read(*chunk):
-            crc32 = zlib.crc32(data, crc32)
+            crc32 = crc32_of(data, crc32)
     return crc32
 
 
@@ -187,7 +187,7 @@ class _Closing:
         """Their bytes, once every checksum is known."""
         sums = [e.crc32 or 0 for e in self._entries]
         content = self._identity(sums)
-        crc32 = zlib.crc32(content)
+        crc32 = crc32_of(content)
         directory = b"".join(e.central(c) for e, c in zip(self._entries, sums, strict=True)) + self._id.central(crc32)
         count, length, start = len(self._entries) + 1, len(directory), self._directory
         end64 = _END64.pack(b"PK\6\6", 44, _MADE_BY, _NEEDED, 0, 0, count, count, length, start)

@@ -4,9 +4,9 @@ import bisect
 import dataclasses
 import errno
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 
+from ckpttool.crc import crc32_of
 from ckpttool.writers.crc import crc32_of_parts
 from ckpttool.writers.crews import Told, work_off
 from ckpttool.writers.failures import cannot_write
@@ -64,7 +64,7 @@ class _Copier:
             if len(job) > 1:
                 self._sum(step, view)
             elif job[0].slot >= 0:
-                crc = zlib.crc32(view, crc)
+                crc = crc32_of(view, crc)
             write_all(self._fd, view, at, self._plan)
             yield nbytes
         if len(job) == 1 and job[0].slot >= 0:
@@ -74,7 +74,7 @@ class _Copier:
         first = step[0].at
         for run in step:
             if run.slot >= 0:
-                crc = zlib.crc32(view[run.at - first : run.end - first])
+                crc = crc32_of(view[run.at - first : run.end - first])
                 self._sums[run.slot].append((run.at, crc, run.nbytes))
 
 

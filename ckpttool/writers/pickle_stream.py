@@ -4,6 +4,7 @@ import pickle
 import struct
 from typing import Any
 
+from ckpttool.errors import UnsupportedFormat
 from ckpttool.sources import ByteSpan, SliceSource, Source
 
 
@@ -18,6 +19,7 @@ class Stream:
         self.protocol = 2
         self._done: list[bytes | Source] = []
         self._entries: dict[int, int] = {}  # id of an object: its memo entry
+        self._begun: dict[int, int] = {}  # id of an object: how many the memo had when it was begun last
         self._next = 0
 
     def put(self) -> int:
@@ -43,6 +45,23 @@ class Stream:
     def known(self, value: Any) -> bool:
         """Whether the memo has the object."""
         return id(value) in self._entries
+
+    def require_new(self, value: Any) -> None:
+        """Check that an object which the memo has not is not begun again for nothing.
+
+        pickle writes an object's class and arguments before the memo has it. It may be met among them, inside a list
+        that the memo has by then; where nothing was put there meanwhile, the same way leads to it for ever.
+
+        Raises:
+            UnsupportedFormat: its class or its arguments hold it.
+        """
+        count = len(self._entries)
+        if self._begun.get(id(value)) == count:
+            raise UnsupportedFormat(
+                "an object is made of itself: its class or its arguments hold it, which no pickle can say",
+                hint="leave it out with --drop-opaque",
+            )
+        self._begun[id(value)] = count
 
     def recalled(self, value: Any) -> bool:
         """Push the object if the memo has it; whether it had."""

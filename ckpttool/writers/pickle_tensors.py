@@ -198,7 +198,7 @@ class Tensors(Scalars):
         yield from state[:-4]
         self._numbers(value.shape)
         yield state[-3]
-        self.write_bool(data is not None and data.order == "F")
+        self.write_bool(spelling.is_fortran(value) if data is None else data.order == "F")
         yield from self._elements(value, data, mutable=False)
         self.ended(pickle.TUPLE)
         self.out += pickle.BUILD

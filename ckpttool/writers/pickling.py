@@ -95,6 +95,8 @@ class _Pickler(Tensors):
         if self.recalled(value):
             return None
         self.current = value
+        if value != ():
+            self.require_new(value)
         begin = _OBJECTS.get(type(value))
         if begin is not None:
             more: _Writing = begin(self, value)

@@ -107,6 +107,11 @@ def laid(tensor: TensorRef, limits: Limits) -> Laid | None:
     return Laid(AssembledSource(tensor.nbytes, [whole]), 0, tensor.nbytes, order, axes)
 
 
+def is_fortran(tensor: TensorRef) -> bool:
+    """Whether an array of objects, which are listed in C order in any case, lies in Fortran order."""
+    return _order(tensor.shape, tensor.stride)[0] == "F"
+
+
 def _order(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
     """The order of elements that lie side by side; empty where they do not."""
     axes = range(len(shape))

@@ -225,7 +225,7 @@ class TestTargets:
     """Where a result may not stand."""
 
     def test_there_already(self):
-        """A file, a folder, a link to nowhere: only with `--overwrite`."""
+        """A file, a folder: only with `--overwrite`. A link, a pipe, a device: never."""
         Path("x.pt").write_bytes(b"precious")
         Path("x").mkdir()
         Path("x/precious").write_bytes(b"precious")
@@ -234,14 +234,16 @@ class TestTargets:
         Path("link.pt").symlink_to("nowhere")
         refused(UsageError, "already there", "m.pt", "x.pt")
         refused(UsageError, "already there", "m.pt", "x/")
-        refused(UsageError, "already there", "m.pt", "link.pt")
+        os.mkfifo("pipe.pt")
+        for overwrite in (False, True):
+            refused(UsageError, "it is a link to 'nowhere'", "m.pt", "link.pt", overwrite=overwrite)
+            refused(UsageError, "it is a named pipe", "m.pt", "pipe.pt", overwrite=overwrite)
         ckpttool.convert("m.pt", "x.pt", overwrite=True)
         refused(UsageError, "no checkpoint, and all in it would be removed", "m.pt", "x/", overwrite=True)
         ckpttool.convert("m.pt", "old/", overwrite=True)
         assert first_difference(torch.load("x.pt"), torch.load("m.pt")) is None
         assert not Path("old/scaler.pt").exists()
-        ckpttool.convert("m.pt", "link.pt", overwrite=True)
-        assert not Path("link.pt").is_symlink()
+        assert Path("link.pt").is_symlink()
 
     @pytest.mark.parametrize("overwrite", [False, True])
     def test_the_source(self, overwrite):

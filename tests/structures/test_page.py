@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from ckpttool import structures
-from ckpttool.structures import builders, lookups
+from ckpttool.structures import builders, properties
 from ckpttool.structures.scalars import PLAIN_TAGS
 from ckpttool.values import ORDERED_DICT, GlobalRef, Record
 from tests.structures.trees import scalar, storage, view
@@ -47,4 +47,4 @@ def test_every_tag_and_every_property_is_explained() -> None:
     page = _PAGE.read_text(encoding="utf-8")
     tags = {*builders.BUILDERS, *PLAIN_TAGS, "$ref", "$file", "$below", "$tensor", "$id"} - {"list", "dict"}
     assert [tag for tag in sorted(tags) if tag not in page] == []
-    assert [name for name in lookups._PROPS if f"`{name}`" not in page] == []
+    assert [name for name in properties.PROPERTIES if f"`{name}`" not in page] == []

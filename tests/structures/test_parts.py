@@ -14,6 +14,7 @@ from ckpttool.pickles.constructors import PURE_CONSTRUCTORS
 from ckpttool.pickles.tensors import OpenTensor
 from ckpttool.sources import ByteSpan, BytesSource
 from ckpttool.structures import Part, stored_as
+from ckpttool.structures.headers import header_digest
 from ckpttool.structures.surveys import lies
 from ckpttool.values import BytesRef, GlobalRef, Made, NumpyScalar, Opaque, Record, TensorRef
 from tests.structures.beside import back, documents_of, tensors_of, there_and_back
@@ -31,7 +32,8 @@ def encoded(value: Any, **options: Any) -> structures.Encoded:
 def decoded(root: Any, tensors: Any = None, limits: Limits = DEFAULT_LIMITS, table: Any = None, **said: Any) -> Any:
     """The tree of a document that was written by hand."""
     said["tensors"] = table or {}
-    text = json.dumps({"schema": structures.SCHEMA, "form": "file", "root": root, **said}).encode()
+    headers = {file: header_digest(held) for file, held in (tensors or {}).items()}
+    text = json.dumps({"schema": structures.SCHEMA, "form": "file", "root": root, "headers": headers, **said}).encode()
     document = structures.parsed(text, "x.json", DEFAULT_LIMITS)
 
     def documents(name: str) -> structures.Document:

@@ -74,6 +74,7 @@ class Builder:
     def __init__(self, draw: Any) -> None:
         self.draw = draw
         self.made: list[Any] = []
+        self.begun: list[Any] = []  # objects whose class and arguments are being drawn, which cannot hold them
         self.storages = [storage(64, dtype=BY_NAME["float32"]), storage(200, location="cuda:0")]
 
     def keep(self, value: Any) -> Any:
@@ -81,10 +82,13 @@ class Builder:
         return value
 
     def value(self, depth: int) -> Any:
-        kinds = ["plain"] * 3 + ["again"] * (2 if self.made else 0)
+        kinds = ["plain"] * 3 + ["again"] * (2 if self.made_before() else 0)
         if depth:
             kinds += ["list", "tuple", "dict", "record", "opaque", "set", "frozenset", "tensor", "other"]
         return getattr(self, f"_{self.draw(st.sampled_from(kinds))}")(depth - 1)
+
+    def made_before(self) -> list[Any]:
+        return [made for made in self.made if not any(made is begun for begun in self.begun)]
 
     def values(self, depth: int) -> list[Any]:
         return [self.value(depth) for _ in range(self.draw(st.integers(0, 3)))]
@@ -96,7 +100,7 @@ class Builder:
         return self.draw(plain())
 
     def _again(self, _depth: int) -> Any:
-        return self.draw(st.sampled_from(self.made))
+        return self.draw(st.sampled_from(self.made_before()))
 
     def _list(self, depth: int) -> Any:
         made = self.keep([])
@@ -115,7 +119,8 @@ class Builder:
         return self._entries(self.keep({}), depth)
 
     def _record(self, depth: int) -> Any:
-        made = self.keep(Record(self.draw(REFS), tuple(self.values(0))))
+        args = tuple(self.values(0))
+        made = self.keep(Record(self.draw(REFS), args))
         self._entries(made, depth)
         made.state = self.value(depth)
         return made
@@ -124,7 +129,9 @@ class Builder:
         how = self.draw(st.sampled_from(["reduce", "newobj", "persistent", "extension"]))
         cls = self.draw(st.one_of(REFS, st.none(), st.builds(Opaque, REFS)))
         made = self.keep(Opaque(cls, how=how))
+        self.begun.append(made)
         made.args = tuple(self.values(depth)) if self.draw(st.booleans()) else self.value(0)
+        self.begun.pop()
         made.kwargs = self.draw(st.sampled_from([None, {}, {"k": 1}]))
         made.state = self.value(depth)
         made.items = self.draw(st.sampled_from([None, 1])) and self.values(depth)

@@ -102,7 +102,7 @@ def test_what_is_no_file_is_kept_though_it_appeared_meanwhile(tmp_path, kind, od
     """A pipe (or a device) and a link are never renamed over, even when told to overwrite."""
     (tmp_path / "kept").write_bytes(b"kept")
     with (
-        pytest.raises(UsageError, match="it is a (named pipe|link to 'kept')"),
+        pytest.raises(UsageError, match=r"it is a (named pipe|link to 'kept')"),
         kind(tmp_path / "m", permissions=0o700, overwrite=True),
     ):
         if odd == "pipe":

@@ -1,11 +1,11 @@
 """What only reading a tensor's values tells: statistics, a hash, and whether the stored bytes are still those saved."""
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ckpttool.blocks import FindingLog, Severity
 from ckpttool.commands._inspect.stats import Stats, not_numbers, stats_of
+from ckpttool.crc import crc32_of
 from ckpttool.elements import sha256
 from ckpttool.errors import CkptError, FileChanged, LimitExceeded
 from ckpttool.limits import Limits
@@ -80,7 +80,7 @@ class Gauge:
         for start in range(0, storage.nbytes, _WINDOW):
             window = buffer[: min(_WINDOW, storage.nbytes - start)]
             storage.source.read_into(storage.start + start, window)
-            crc = zlib.crc32(window, crc)
+            crc = crc32_of(window, crc)
         if crc != storage.crc32:
             self.found.add(
                 "storage.crc",
