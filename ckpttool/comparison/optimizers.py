@@ -1,7 +1,8 @@
 """Which parameter of one optimizer is which of the other: by name where both know names, else by position."""
 
+import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from ckpttool.comparison.alignment import renaming
@@ -82,9 +83,51 @@ def _spelled(
     left: OptimizerState, right: OptimizerState, *, maps: Sequence[str], literal: bool
 ) -> tuple[list[_Param], list[_Param]]:
     """All parameters of both sides, under the names that the right side gives them."""
+    if literal:
+        return _params(left, str), _params(right, str)
     rename = renaming(maps)
-    bare: Callable[[str], str] = str if literal else without_wrappers
-    return _params(left, lambda name: bare(name if literal else rename(name))), _params(right, bare)
+    mine = _params(left, lambda name: without_wrappers(rename(name)))
+    other = _params(right, without_wrappers)
+    names, others = ([p.name for p in side if p.name is not None] for side in (mine, other))
+    if prefix := _prefix(names, others):
+        mine = [replace(p, name=None if p.name is None else prefix + p.name) for p in mine]
+    elif prefix := _prefix(others, names):
+        mine = [replace(p, name=None if p.name is None else p.name.removeprefix(prefix)) for p in mine]
+    return mine, other
+
+
+def _prefix(names: Sequence[str], others: Sequence[str]) -> str:
+    """What stands before every one of the names on the other side: `model.`; empty where that is not so."""
+    there = set(others)
+    if not names or not there.isdisjoint(names):
+        return ""
+    for other in others:
+        prefix = other.removesuffix(names[0])
+        if prefix != other and prefix.endswith(".") and all(prefix + name in there for name in names):
+            return prefix
+    return ""
+
+
+def out_of_order(pairs: Sequence[ParamPair]) -> list[ParamPair]:
+    """Pairs in another place; where a side has more parameters, the fewest that would have to move for one order.
+
+    torch gives states back by place, whatever the parameters are called.
+    """
+    both = [p for p in pairs if NOWHERE not in {p.left_place, p.right_place}]
+    if len(both) == len(pairs):
+        return [p for p in both if p.left_place != p.right_place]
+    ends: list[int] = []  # smallest right place that ends an ordered run, by its length less one
+    lengths = []
+    for pair in both:  # in the left side's order
+        at = bisect.bisect_left(ends, pair.right_place)
+        ends[at : at + 1] = [pair.right_place]
+        lengths.append(at)
+    kept, wanted = set(), len(ends) - 1
+    for n in reversed(range(len(both))):
+        if lengths[n] == wanted:
+            kept.add(n)
+            wanted -= 1
+    return [pair for n, pair in enumerate(both) if n not in kept]
 
 
 def _params(optimizer: OptimizerState, spell: Callable[[str], str]) -> list[_Param]:

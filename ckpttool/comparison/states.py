@@ -1,11 +1,11 @@
 """Two optimizers: the state of each parameter, and the hyperparameters group by group."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ckpttool.comparison.fields import FieldChange
 from ckpttool.comparison.measuring import Measuring
-from ckpttool.comparison.optimizers import ParamPair, groups_of, pair_in_order, pair_params
+from ckpttool.comparison.optimizers import ParamPair, groups_of, out_of_order, pair_in_order, pair_params
 from ckpttool.comparison.parts import PartComparison, TensorRow
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.trees import ABSENT, Tally
@@ -16,7 +16,10 @@ State: TypeAlias = Mapping[Any, Value]
 
 _WIDE = 64  # bits of an integer that is spelled in decimal
 
-STATE, GROUP = Attribute("state"), Attribute("group")  # steps of a path behind a parameter's name
+_BY_NAME = "FQN"  # of `OptimizerState.names_from`
+
+# Steps of a path behind a parameter's name.
+STATE, GROUP, PLACE = Attribute("state"), Attribute("group"), Attribute("place")
 
 
 def compare_optimizers(
@@ -39,6 +42,9 @@ def compare_optimizers(
         _compare_state(measuring, pair.label, mine, other, result)
     if choices.select:
         return
+    places = [*_displaced(left, right, pairs, (groups_left, groups_right))]
+    result.changes += places
+    result.fields += len(places)
     tally = Tally()
     for n in range(max(len(left.groups), len(right.groups))):
         result.changes += measuring.values(_settings(left, n), _settings(right, n), ("group", n), tally=tally)
@@ -86,6 +92,20 @@ def _moved(pair: ParamPair, left: Mapping[int, int], right: Mapping[int, int]) -
     mine, other = left.get(pair.left_place, ABSENT), right.get(pair.right_place, ABSENT)
     if mine != other:
         yield FieldChange((pair.label, GROUP), mine, other)
+
+
+def _displaced(
+    left: OptimizerState, right: OptimizerState, pairs: Sequence[ParamPair], groups: tuple[Mapping[int, int], ...]
+) -> Iterator[FieldChange]:
+    """Parameters in another place of their group: a resume gives the states back by place, not by name.
+
+    Not where states are kept under FQNs (by FSDP and DCP), which do give them back by name.
+    """
+    if _BY_NAME in (left.names_from, right.names_from):
+        return
+    for pair in out_of_order(pairs):
+        if groups[0].get(pair.left_place) == groups[1].get(pair.right_place):  # else that is told
+            yield FieldChange((pair.label, PLACE), pair.left_place, pair.right_place)
 
 
 def _without_group(left: OptimizerState, right: OptimizerState) -> Iterator[ParamPair]:

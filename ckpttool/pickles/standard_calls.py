@@ -15,21 +15,23 @@ from typing import Final
 
 from ckpttool.values import GlobalRef
 
-# Those of the interpreter that runs this, and those that others have: what a file does is no matter of who looks.
-_MODULES: Final = frozenset(sys.stdlib_module_names) | frozenset(
-    # gone with 3.12 to 3.14
+_OLD: Final = (  # gone with 3.12 to 3.14
     "_aix_support _bootsubprocess _crypt _msi _ossaudiodev _spwd aifc asynchat asyncore audioop binhex cgi cgitb chunk "
     "crypt distutils imghdr imp lib2to3 mailcap msilib nis nntplib ossaudiodev pipes smtpd sndhdr spwd sunau telnetlib "
-    "uu xdrlib asyncio.compat dummy_threading _dummy_thread _dummy_threading formatter macpath parser symbol "
-    # come with 3.12 to 3.14
+    "uu xdrlib dummy_threading _dummy_thread _dummy_threading formatter macpath parser symbol"
+)
+_NEW: Final = (  # come with 3.12 to 3.14
     "_android_support _apple_support _ast_unparse _colorize _hmac _interpchannels _interpqueues _interpreters "
     "_ios_support _opcode_metadata _pylong _pyrepl _remote_debugging _suggestions _sysconfig _types _wmi _zstd "
-    "annotationlib compression "
-    # of Python 2, where they have no successor
+    "annotationlib compression"
+)
+_PYTHON_2: Final = (  # where they have no successor
     "BaseHTTPServer Bastion CGIHTTPServer SimpleHTTPServer commands compiler dircache fpformat hotshot htmllib "
     "ihooks imputil linuxaudiodev macurl2path mhlib mimetools mimify multifile mutex new os2emxpath popen2 posixfile "
-    "rexec rfc822 robotparser sets sgmllib stringold sunaudio thread toaiff urllib2 user statvfs".split()
+    "rexec rfc822 robotparser sets sgmllib stringold sunaudio thread toaiff urllib2 user UserDict UserList statvfs"
 )
+# Those of the interpreter that runs this, and those that others have: what a file does is no matter of who looks.
+_MODULES: Final = frozenset(sys.stdlib_module_names).union(*(text.split() for text in (_OLD, _NEW, _PYTHON_2)))
 
 
 def _names(module: str, names: str) -> frozenset[GlobalRef]:
@@ -98,6 +100,7 @@ HARMLESS: Final = (
     | _names("calendar", "Month Day")
     | _names("plistlib", "UID PlistFormat")
     | _names("queue", "Empty Full")
+    | _names("_queue", "Empty")
     | _names("string", "Template")
     | _names("xml.etree.ElementTree", "Element")
 )

@@ -176,7 +176,8 @@ _VERBS: Final = _words(
     "getstatusoutput check_output check_call import_module import_string _importer __import__ start_processes "
     "addpackage addsitedir addusersitepackages run_path run_module run_code run_script spawn fork_exec LoadLibrary "
     "unsafe_load read_pickle from_pretrained load_from_checkpoint hf_hub_download snapshot_download urlopen "
-    "urlretrieve load_state_dict_from_url load_dataset load_inline rmtree _get_command_stdout _read_output _read_cmd_output "
+    "urlretrieve load_state_dict_from_url load_dataset load_inline rmtree _get_command_stdout _read_output "
+    "_read_cmd_output "
 )
 # Names of functions that do more than make a value, as a file would call them. Functions of what is data are called
 # otherwise (`_reconstruct`, `_rebuild_tensor_v2`, `__randomstate_ctor`, `_unpickle_block`, `build_intlist`).

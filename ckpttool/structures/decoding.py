@@ -10,7 +10,7 @@ from typing import Any
 from ckpttool.errors import CkptError, DamagedFile, LimitExceeded
 from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.structures.builders import BUILDERS, Building, Unbuilt
-from ckpttool.structures.documents import Document, Json
+from ckpttool.structures.documents import Document, Json, is_beside
 from ckpttool.structures.lookups import Lookups, OpenTensors
 from ckpttool.structures.promises import MADE_OF_ITSELF, Promise, Promises
 from ckpttool.structures.scalars import PLAIN_TAGS, number_value, plain_value
@@ -208,6 +208,8 @@ class _Decoding:
         """The frame of a part that has a document of its own."""
         if not isinstance(name, str) or self._documents is None:
             raise DamagedFile("the structure names another document where there can be none")
+        if not is_beside(name):
+            raise DamagedFile(f"{name[:100]!r} is no file beside the structure")
         if name in self._opened:
             raise DamagedFile(f"the document {name[:100]!r} stands in two places")
         self._opened.add(name)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from ckpttool.comparison.measuring import Measuring
-from ckpttool.comparison.optimizers import pair_params
+from ckpttool.comparison.optimizers import NOWHERE, ParamPair, out_of_order, pair_params
 from ckpttool.comparison.parts import Choices, PartComparison
 from ckpttool.comparison.sameness import Sameness
-from ckpttool.comparison.states import GROUP, STATE, compare_optimizers
+from ckpttool.comparison.states import GROUP, PLACE, STATE, compare_optimizers
 from ckpttool.comparison.trees import ABSENT
 from ckpttool.model import Role
 from tests.comparison.made import optimizer, ref
@@ -136,13 +136,52 @@ def test_names_that_rest_on_the_models_order_are_assumed():
 
 
 def test_a_reordered_model_is_matched_by_its_names():
-    """State moved along with its parameter, so by name nothing differs."""
+    """State moved along with its parameter, so by name only the places differ, by which torch gives states back."""
     one, two = entry(1, 1.0, 2.0), entry(1, 5.0, 6.0)
     left = ordered(optimizer((0, 1), state={0: one, 1: two}, names={0: "a", 1: "b"}))
     right = ordered(optimizer((0, 1), state={0: two, 1: one}, names={0: "b", 1: "a"}))
     found = compared(left, right)
     assert found.matched_by == "assumed name"
-    assert found.verdict(Choices()) is Sameness.IDENTICAL
+    assert [(c.path, c.left, c.right) for c in found.changes] == [(("a", PLACE), 0, 1), (("b", PLACE), 1, 0)]
+
+
+def places(*pairs):
+    return [ParamPair(f"p{n}", (), (), *pair) for n, pair in enumerate(pairs)]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "moved"),
+    [
+        ([(0, 0), (1, 1)], []),
+        ([(0, 2), (1, 1), (2, 0)], ["p0", "p2"]),
+        ([(0, NOWHERE), (1, 0), (2, 1)], []),  # one is gone, the rest is in order
+        ([(0, 1), (1, 2), (NOWHERE, 0)], []),
+        ([(0, NOWHERE), (1, 1), (2, 0), (3, 2)], ["p1"]),
+    ],
+)
+def test_places(pairs, moved):
+    """Parameters in another place are found; those that only move up because one is gone are not."""
+    assert [pair.label for pair in out_of_order(places(*pairs))] == moved
+
+
+def test_names_that_differ_by_a_prefix():
+    """An optimizer beside `model.a` is paired with one beside `a`, whichever side has the prefix."""
+    state = {0: entry(1, 1.0, 2.0), 1: entry(1, 5.0, 6.0)}
+    bare = optimizer((0, 1), state=state, names={0: "a", 1: "b"})
+    longer = optimizer((0, 1), state=state, names={0: "model.a", 1: "model.b"})
+    other = optimizer((0, 1), state=state, names={0: "model.a", 1: "c"})
+    for left, right in ((bare, longer), (longer, bare)):
+        found = compared(left, right)
+        assert (found.matched_by, found.changes) == ("name", [])
+    assert compared(bare, other).changes
+
+
+def test_states_under_names_have_no_place():
+    """What FSDP and DCP keep under FQNs is given back by name."""
+    state = {"a": entry(1, 1.0, 2.0), "b": entry(1, 5.0, 6.0)}
+    left = replace(optimizer(("a", "b"), state=state, names={"a": "a", "b": "b"}), names_from="FQN")
+    right = replace(optimizer(("b", "a"), state=state, names={"a": "a", "b": "b"}), names_from="FQN")
+    assert compared(left, right).changes == []
 
 
 def test_reordered_keys_do_not_move_the_optimizer():

@@ -46,17 +46,21 @@ def test_what_a_tree_names_is_judged_as_in_a_pickle() -> None:
         Opaque(GlobalRef("os", "system"), ("true",)),
         Opaque(getattr_, (GlobalRef("my.module", "Outer"), "Inner")),
         GlobalRef("my.module", "Thing"),
+        Opaque(GlobalRef("glob", "glob"), ("*",)),
+        Opaque(GlobalRef("functools", "partial"), (GlobalRef("shelf", "f"), GlobalRef("glob", "iglob"))),
     ]
     encoded = structures.encode(tree, name="x.pt", container="raw-pickle")
     found = {use.ref: use.trust for use in restored(read(bare(encoded))).globals}
     assert found[GlobalRef("os", "system")] is Trust.DANGEROUS
     assert found[GlobalRef("my.module", "Thing")] is Trust.REFUSED
     assert found[getattr_] is Trust.REFUSED
+    assert found[GlobalRef("glob", "glob")] is Trust.DANGEROUS  # called
+    assert found[GlobalRef("glob", "iglob")] is Trust.REFUSED  # named
     tree.append(Opaque(tree[1], ("called",)))
     encoded = structures.encode(tree, name="x.pt", container="raw-pickle")
     found = {use.ref: use.trust for use in restored(read(bare(encoded))).globals}
     assert found[getattr_] is Trust.DANGEROUS
-    tree[3] = Opaque(getattr_, ("text", "format"))
+    tree[-1] = Opaque(getattr_, ("text", "format"))
     encoded = structures.encode(tree, name="x.pt", container="raw-pickle")
     found = {use.ref: use.trust for use in restored(read(bare(encoded))).globals}
     assert found[getattr_] is Trust.DANGEROUS

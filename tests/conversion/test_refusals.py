@@ -1,5 +1,7 @@
 """What is refused, by which name, for which reason and with which next step; nothing is written, nothing touched."""
 
+import functools
+import glob
 import io
 import os
 import pickle
@@ -69,6 +71,8 @@ DANGEROUS = {
     "os.system": (Runs(os.system, "touch ran"), "posix.system"),
     "eval": (Runs(eval, "open('ran', 'w')"), "__builtin__.eval"),
     "a call within a call": (Runs(getattr, Runs(__import__, "os"), "getcwd"), "__builtin__.__import__"),
+    "a function of the standard library": (Runs(glob.glob, "*"), "glob.glob"),
+    "a function that a made object calls": (Runs(Runs(functools.partial, glob.glob), "*"), "glob.glob"),
     "a class alone": (os.system, "posix.system"),
 }
 
@@ -96,6 +100,16 @@ def test_dangerous_objects_left_out(kind, target):
     ckpttool.convert(target, "back.pt", to="torch")
     assert torch.load("back.pt", weights_only=True)["extra"] == [1, None]
     assert not Path("ran").exists()
+
+
+def test_a_function_that_is_only_named_is_written_again():
+    """A hook or a factory does nothing by being there."""
+    torch.save({"w": torch.ones(1), "hook": functools.partial(glob.glob, "*")}, "t.pt")
+    for target in ("x.pt", "x/"):
+        assert ckpttool.convert("t.pt", target).exit_code == 0
+    ckpttool.convert("x", "back.pt", to="torch")
+    for name in ("x.pt", "back.pt"):
+        assert torch.load(name, weights_only=False)["hook"].func is glob.glob
 
 
 def test_dangerous_keys_left_out():

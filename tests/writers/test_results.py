@@ -96,6 +96,13 @@ def test_overwriting_replaces_a_file(tmp_path):
     assert names(tmp_path) == ["m"]
 
 
+def test_overwriting_nothing_makes_a_file(tmp_path):
+    """What was to be replaced may be gone by then."""
+    with NewFile(tmp_path / "m", permissions=0o600, overwrite=True):
+        pass
+    assert names(tmp_path) == ["m"]
+
+
 @pytest.mark.parametrize("kind", [NewFile, NewFolder])
 @pytest.mark.parametrize("odd", ["pipe", "link"])
 def test_what_is_no_file_is_kept_though_it_appeared_meanwhile(tmp_path, kind, odd):
