@@ -17,6 +17,9 @@ _FROM_TYPE: Final = frozenset(
     for module in ("torch._tensor", "torch.tensor")
     for name in ("_rebuild_from_type", "_rebuild_from_type_v2")
 )
+_CLASSES_OF_CLASSES: Final = METACLASSES | frozenset(
+    GlobalRef("__builtin__", ref.name) for ref in METACLASSES if ref.module == "builtins"
+)
 # Of these it depends on the arguments what runs, so that every call must be looked at.
 DEPENDING: Final = _FROM_TYPE | frozenset(
     GlobalRef(module, name)
@@ -76,7 +79,7 @@ class Running:
         """Take note of `cls.__new__(cls, …)`, which makes an empty object, unless what it makes is a class."""
         if type(cls) is not GlobalRef:
             self.reach((cls,))
-        elif GlobalRef(_PYTHON_2.get(cls.module, cls.module), cls.name) in METACLASSES:
+        elif cls in _CLASSES_OF_CLASSES:
             self.refs.add(cls)
 
     def look(self, value: Any) -> None:

@@ -66,6 +66,10 @@ class Runs:
     def __reduce__(self):
         return self.call
 
+    def __call__(self):
+        """A pickler only asks whether what is to be called can be."""
+        raise NotImplementedError
+
 
 DANGEROUS = {
     "os.system": (Runs(os.system, "touch ran"), "posix.system"),

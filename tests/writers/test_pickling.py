@@ -7,6 +7,7 @@ import math
 import pickle
 import pickletools
 import struct
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Self
@@ -322,6 +323,16 @@ SCALARS_OF_NUMPY = [np.float64(NAN), np.float32(1.5), np.int8(-3), np.bool_(True
                     np.datetime64("2020-01-01"), np.longdouble(1.5), np.void(b"abc")]  # fmt: skip
 
 
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_arrays_of_objects_keep_their_order(protocol: int) -> None:
+    """Items are listed in C order in any case; whether the array lies in Fortran order is said beside them."""
+    for order in ("C", "F"):
+        array = np.array([[1, "a", None], [None, 2.5, (1,)]], dtype=object, order=order)
+        after = unpickled(described(array, protocol), protocol=protocol)
+        assert after.strides == array.strides
+        assert after.tolist() == array.tolist()
+
+
 @pytest.mark.parametrize("protocol", range(6))
 def test_scalars_of_numpy_are_spelled_as_they_were(protocol: int) -> None:
     """Each with its type, whose object may be shared."""
@@ -463,3 +474,45 @@ def test_torch_size_and_dtypes_are_objects_like_others() -> None:
     value = [torch.Size([1, 2]), torch.float16, torch.device("cpu"), torch.strided]
     got = loaded(again(described(value, 2)), weights_only=False)
     assert first_difference(value, got) is None
+
+
+def _made_of_itself() -> Iterator[Opaque | Record]:
+    """Objects whose class or arguments hold them, directly or by way of what is made before they are."""
+    ref = GlobalRef("a", "b")
+    for around in (lambda me: (me,), lambda me: ((1, me),), lambda me: (frozenset({me}),), lambda me: ({me},)):
+        made = Opaque(ref)
+        made.args = around(made)
+        yield made
+    yield (called := Opaque(ref, args=(1,)))
+    called.cls = called
+    yield (new := Opaque(ref, how="newobj"))
+    new.kwargs = {}
+    new.args = (Opaque(ref, args=(new,)),)
+    yield (record := Record(ref))
+    record.args = (record,)
+    yield (last := Opaque(ref, args=(1,) * 1000))
+    last.args = ([1] * 1000, (last,))
+
+
+@pytest.mark.parametrize("made", [*_made_of_itself()])
+def test_an_object_that_is_made_of_itself_is_refused_at_once(made: Opaque | Record) -> None:
+    """Before the same is written again and again; the error says where it is."""
+    with pytest.raises(UnsupportedFormat, match="made of itself") as refused:
+        pickled({"x": made}, Memory(made), limits=Limits(opcodes=5000))
+    assert refused.value.where
+
+
+def test_an_object_may_hold_itself_where_pickle_allows_it() -> None:
+    """In its state, items and entries; and among its arguments inside a list, which the memo has by then."""
+    made = Opaque(GlobalRef("a", "b"), items=[], entries={})
+    listed: list[Any] = [made]
+    made.args = (listed, (1, listed), [made, [made]])
+    made.state = (made, {made: (made,)})
+    made.items = [made, (made,)]
+    made.entries = {"a": made}
+    after = load(spelled(made), where="x.pkl").value
+    assert after.args[0][0] is after
+    assert after.args[1][1] is after.args[0]
+    assert after.args[2][1][0] is after
+    assert after.state[1][after][0] is after
+    assert after.items[1][0] is after
