@@ -223,8 +223,12 @@ def _compare_parts(
     found, numbers = Sameness.IDENTICAL, False
     pending: list[tuple[str, TensorRef, TensorRef]] = [("", left, right)]
     count = 0
+    met: set[tuple[int, int]] = set()  # an array of objects may hold itself
     while pending:
         name, a, b = pending.pop()
+        if (id(a), id(b)) in met:
+            continue
+        met.add((id(a), id(b)))
         count += 1
         if count > limits.nodes:  # parts that are made of parts, and so on
             raise LimitExceeded(f"a tensor is made of more than {limits.nodes:,} parts")

@@ -287,3 +287,13 @@ def test_what_moved_and_what_stayed():
     cropped = replace(compare_tensors(one, one), right=ref(torch.ones(3)), sameness=Sameness.OVERLAP)
     assert (cropped.moved, cropped.still) == (False, False)
     assert replace(compare_tensors(one, two), right=ref(torch.ones(3)), sameness=Sameness.OVERLAP).moved
+
+
+def test_an_array_that_holds_itself():
+    """An array of objects among whose objects it is itself is compared once, and ends."""
+    left, right = (
+        TensorRef(dtype=BY_NAME["float32"], shape=(1,), kind="ndarray", parts=(("items", []),)) for _ in range(2)
+    )
+    for one in (left, right):
+        one.parts[0][1].append(one)
+    assert compare_tensors(left, right).sameness is Sameness.IDENTICAL

@@ -90,7 +90,7 @@ def _filled(option: str, text: str | None) -> str:
 
 
 def _device(tag: str | None) -> str:
-    if tag is None:
+    if not (tag := _filled("--map-location", tag)):
         return ""
     if not _DEVICE.fullmatch(tag):
         raise UsageError(f"{tag!r} is no device that torch can load to", hint="write it like cpu, cuda:0 or mps")
