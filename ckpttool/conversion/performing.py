@@ -3,6 +3,8 @@
 import hashlib
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -25,6 +27,7 @@ from ckpttool.writers.reading_back import differences
 from ckpttool.writers.results import NewFile, NewFolder
 
 _PAUSE = 0.02  # seconds between two flushes of a file that is being written
+_MOST_FLUSHED = 8  # files at a time
 
 
 class NotVerified(CkptError):
@@ -165,38 +168,41 @@ class _Work:
 
     def file(self, *, overwrite: bool) -> None:
         (product,) = self._job.products
-        with NewFile(self._job.target.path, permissions=self._permissions(product), overwrite=overwrite) as new:
-            # Let go of it: of many tensors it takes as much memory as the tree that is read back.
-            self._write(new.fd, new.path, product.plans.pop())
-            self._prove(new.path, product)
+        target = self._job.target.path
+        with NewFile(target, permissions=self._permissions(product), overwrite=overwrite) as new:
+            with _Flushing(target) as flushing:
+                # Let go of it: of many tensors it takes as much memory as the tree that is read back.
+                self._write(new.fd, new.path, product.plans.pop(), flushing)
+                self._prove(new.path, product)
             self._finish({product.files[0].name: new.path})
 
     def folder(self, *, overwrite: bool) -> None:
         modes = for_folder(permissions_of(self._checkpoint.path)) | 0o700
-        with NewFolder(self._job.target.path, permissions=modes, overwrite=overwrite) as new:
-            for product in self._job.products:
-                for file in product.files:
-                    with new.file(file.name, permissions=self._permissions(product)) as fd:
-                        self._write(fd, new.path / file.name, product.plans.pop(0))
-                self._prove(new.path, product)
+        target = self._job.target.path
+        with NewFolder(target, permissions=modes, overwrite=overwrite) as new:
+            with _Flushing(target) as flushing:
+                for product in self._job.products:
+                    for file in product.files:
+                        with new.file(file.name, permissions=self._permissions(product), flush=False) as fd:
+                            self._write(fd, new.path / file.name, product.plans.pop(0), flushing)
+                    self._prove(new.path, product)
             paths = {f.name: new.path / f.name for p in self._job.products for f in p.files}
             self._finish(paths)
 
-    def _write(self, fd: int, path: Path, plan: FilePlan) -> None:
+    def _write(self, fd: int, path: Path, plan: FilePlan, flushing: "_Flushing") -> None:
         """Write a file, and read it back while the disk takes it.
 
         Raises:
             NotVerified: a byte of it is not its source's.
         """
         self._told.what = "writing"
-        with _Flushing(fd, self._job.target.path) as flushing:
+        with flushing.of(fd):
             carried = write_plan(fd, self._checks.watched(plan), self._told)
-            flushing.written()
-            if not self._verify:
-                return
-            self._told.what = "verifying"
-            with FileSource(path, plan.name) as source:
-                found = differences(source, carried, self._told)
+        if not self._verify:
+            return
+        self._told.what = "verifying"
+        with FileSource(path, plan.name) as source:
+            found = differences(source, carried, self._told)
         if found is not None:
             raise _not_verified(plan.name, f"byte {found.at:,} ({found.name or 'not of a tensor'}) is not the source's")
 
@@ -235,37 +241,46 @@ def _not_verified(name: str, said: str) -> NotVerified:
 
 
 class _Flushing:
-    """Brings a file to the disk while it is written and while it is read back: what waits to the end waits longer.
+    """Brings files to the disk while they and others are written and read back: what waits to the end waits longer.
 
     Raises:
         CannotWrite: on leaving, where the disk failed; the system says so only once.
     """
 
-    def __init__(self, fd: int, target: Path) -> None:
-        self._fd = fd
+    def __init__(self, target: Path) -> None:
         self._target = target
-        self._written = threading.Event()
+        self._threads: list[threading.Thread] = []
         self._failed: list[OSError] = []
-        self._thread = threading.Thread(target=self._flush)
 
-    def _flush(self) -> None:
+    @contextmanager
+    def of(self, fd: int) -> Iterator[None]:
+        """Flush a file from time to time while it is written, and once more, in the background, when it is left."""
+        if len(self._threads) >= _MOST_FLUSHED:
+            self._threads.pop(0).join()
+        own, written = os.dup(fd), threading.Event()
+        thread = threading.Thread(target=self._flush, args=(own, written))
+        thread.start()
+        self._threads.append(thread)
         try:
-            while not self._written.wait(_PAUSE):
-                os.fdatasync(self._fd)
-            os.fsync(self._fd)
+            yield
+        finally:
+            written.set()
+
+    def _flush(self, fd: int, written: threading.Event) -> None:
+        try:
+            while not written.wait(_PAUSE):
+                os.fdatasync(fd)
+            os.fsync(fd)
         except OSError as error:
             self._failed.append(error)
-
-    def written(self) -> None:
-        """Say that all of the file is written: it is flushed a last time."""
-        self._written.set()
+        finally:
+            os.close(fd)
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._written.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         if self._failed and kind is None:
             raise cannot_write(self._failed[0], "it cannot be written", os.fspath(self._target)) from self._failed[0]

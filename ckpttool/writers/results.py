@@ -93,11 +93,12 @@ class NewFolder:
         return self
 
     @contextlib.contextmanager
-    def file(self, name: str, *, permissions: int) -> Iterator[int]:
+    def file(self, name: str, *, permissions: int, flush: bool = True) -> Iterator[int]:
         """A new file in the folder, open for reading and writing; on the disk when it is left without an exception.
 
         Args:
             name: relative, with "/"; folders on the way are made.
+            flush: False where the caller brings it to the disk, before the folder is left.
         """
         path = self.path / name
         if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -109,7 +110,8 @@ class NewFolder:
             yield fd
             with _told(self.target / name):
                 os.fchmod(fd, permissions)
-                os.fsync(fd)
+                if flush:
+                    os.fsync(fd)
         finally:
             os.close(fd)
 
