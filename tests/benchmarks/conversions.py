@@ -3,11 +3,10 @@
 import subprocess
 from pathlib import Path
 
-from tests.benchmarks.measuring import PYTHON, Row, best_in_turn
+from tests.benchmarks.measuring import CKPT, PYTHON, Row, best_in_turn
 
 MOST_MEMORY = 150_000_000
-CONVERT = 'rm -rf "$2"; exec "$0" -m ckpttool convert "$1" "$2" $3 $4'
-COPY = 'rm -f "$2"; cp --reflink=never "$1" "$2" && sync "$2"'
+COPY = 'cp --reflink=never "$1" "$2" && sync "$2"'
 COPY_AND_COMPARE = COPY + ' && cmp "$1" "$2"'
 WITH_TORCH = """
 import sys, torch, safetensors.torch
@@ -29,14 +28,12 @@ def _rows(folder: Path, kind: str, target: str) -> list[Row]:
     source, result, copy = folder / f"{kind}.pt", folder / target, folder / "copy"
     subprocess.run([PYTHON, "-m", "tests.benchmarks.making", kind, str(source)], check=True)
     paths = [str(source), str(result)]
-    ours = ["sh", "-c", CONVERT, PYTHON, *paths]
-    proved, copied = best_in_turn(ours, ["sh", "-c", COPY_AND_COMPARE, "sh", str(source), str(copy)])
-    quick, plain = best_in_turn([*ours, "--no-verify"], ["sh", "-c", COPY, "sh", str(source), str(copy)])
+    ours = [*CKPT, "convert", *paths]
+    written = [result, copy]
+    proved, copied = best_in_turn(ours, ["sh", "-c", COPY_AND_COMPARE, "sh", str(source), str(copy)], fresh=written)
+    quick, plain = best_in_turn([*ours, "--no-verify"], ["sh", "-c", COPY, "sh", str(source), str(copy)], fresh=written)
+    again, torch = best_in_turn(ours, [PYTHON, "-c", WITH_TORCH, str(source), str(copy)], fresh=written)
     copy.unlink()
-    script = [PYTHON, "-c", WITH_TORCH, str(source), str(folder / "script.safetensors")]
-    again, torch = best_in_turn(ours, script)
-    (folder / "script.safetensors").unlink()
-    subprocess.run(["rm", "-rf", str(result)], check=True)
     source.unlink()
     return [
         Row(f"convert {kind}, verified / cp && sync && cmp", proved, copied, 1.5, MOST_MEMORY),

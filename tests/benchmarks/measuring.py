@@ -1,11 +1,13 @@
 """Time and memory of a child process."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 PYTHON = sys.executable
 CKPT = [PYTHON, "-m", "ckpttool"]
@@ -64,12 +66,21 @@ def once(command: Sequence[str], code: int = 0) -> Best:
     return Best(seconds, usage.ru_maxrss * _MAXRSS_UNIT)
 
 
-def best_in_turn(*commands: Sequence[str], codes: Sequence[int] = ()) -> list[Best]:
+def best_in_turn(*commands: Sequence[str], codes: Sequence[int] = (), fresh: Sequence[Path] = ()) -> list[Best]:
     """Run the commands in turn, so that all meet the same machine, after one run of each that is not counted.
 
     Args:
         codes: with which the first of them end; 0 for the others.
+        fresh: what they write, removed before each run, outside of its time.
     """
     expected = [*codes, *[0] * (len(commands) - len(codes))]
-    rounds = [[once(c, code) for c, code in zip(commands, expected, strict=True)] for _ in range(1 + RUNS)][1:]
+
+    def run(command: Sequence[str], code: int) -> Best:
+        for path in fresh:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        if fresh:
+            os.sync()  # what removing them costs the disk is nobody's time
+        return once(command, code)
+
+    rounds = [[run(c, code) for c, code in zip(commands, expected, strict=True)] for _ in range(1 + RUNS)][1:]
     return [Best(min(r.seconds for r in runs), max(r.peak_bytes for r in runs)) for runs in zip(*rounds, strict=True)]
