@@ -17,6 +17,11 @@ class Severity(enum.StrEnum):
     WARNING = "warning"  # not what one would expect, and it may matter
     NOTE = "note"  # worth knowing
 
+    @property
+    def rank(self) -> int:
+        """0 for the worst."""
+        return [*Severity].index(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:

@@ -191,6 +191,27 @@ class TensorRef:
         return sum(p.nbytes for _, p in self.parts if isinstance(p, TensorRef))
 
     @property
+    def origin(self) -> tuple[StorageRef | None, int, tuple[int, ...]]:
+        """Storage, offset and strides in elements as they were when it was saved."""
+        if self.placed is not None:
+            return self.placed.storage, self.placed.storage_offset, self.placed.stride
+        return self.storage, self.storage_offset, self.stride
+
+    @property
+    def covered(self) -> tuple[int, int]:
+        """First byte of that storage that an element covers, and the byte behind the last; both 0 where it is empty."""
+        if not self.numel:
+            return 0, 0
+        _, first, stride = self.origin
+        last = first + sum((extent - 1) * step for extent, step in zip(self.shape, stride, strict=True))
+        return first * self.dtype.bits // 8, self.dtype.nbytes(last + 1)
+
+    @property
+    def flags(self) -> tuple[bool, bool]:
+        """Whether conj and neg are still to be applied to the stored elements: those put side by side are values."""
+        return (self.conj, self.neg) if self.placed is None else (False, False)
+
+    @property
     def contiguous(self) -> bool:
         """Whether the elements lie side by side in C order, as `is_contiguous()` says."""
         expected = 1

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import grimp
@@ -75,3 +76,10 @@ def test_plug_ins_do_not_know_each_other(package: str) -> None:
     assert plug_ins
     chains = [graph.find_shortest_chain(a, b, as_packages=True) for a in plug_ins for b in plug_ins if a != b]
     assert [chain for chain in chains if chain] == []
+
+
+def test_the_page_shows_the_floors() -> None:
+    """docs/architecture.md draws the floors that the linter holds."""
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    floors = next(c["layers"] for c in settings["contracts"] if c["name"] == "floors")
+    assert "\n".join(["```", *floors, "```"]) in (PROJECT / "docs" / "architecture.md").read_text()

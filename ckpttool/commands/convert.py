@@ -62,6 +62,7 @@ def convert(  # noqa: PLR0913  # one parameter for each option of the command
       70  a bug of ckpt
     """
     from ckpttool.commands._convert import choices, converting  # `--help` must not pay for it
+    from ckpttool.conversion.options import Writing
 
     options = choices.options(
         to=to, weights_only=weights_only, everything=everything, part=part, ema=ema, select=select, exclude=exclude,
@@ -69,5 +70,5 @@ def convert(  # noqa: PLR0913  # one parameter for each option of the command
         drop_opaque=drop_opaque, allow_opaque=allow_opaque, duplicate_ties=duplicate_ties,
         max_shard_size=max_shard_size, limits=limit,
     )  # fmt: skip
-    writing = choices.Writing(overwrite=overwrite, verify=not no_verify, checksum=checksum, dry_run=dry_run)
+    writing = Writing(overwrite=overwrite, verify=not no_verify, checksum=checksum, dry_run=dry_run)
     return converting.report(os.fspath(source), os.fspath(target), options, writing, progress)

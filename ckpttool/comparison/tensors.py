@@ -193,10 +193,7 @@ def _same_windows(left: TensorRef, right: TensorRef, limits: Limits, progress: P
 
 def _as_stored(left: TensorRef, right: TensorRef) -> bool:
     """Whether equal bytes mean equal values: one byte order, and the same flags that are still to be applied."""
-    flags = [
-        (*((t.conj, t.neg) if t.placed is None else (False, False)), t.storage is not None and t.storage.big_endian)
-        for t in (left, right)
-    ]
+    flags = [(*t.flags, t.storage is not None and t.storage.big_endian) for t in (left, right)]
     return flags[0] == flags[1]
 
 

@@ -56,6 +56,8 @@ class Checksums:
         Raises:
             DamagedFile: a checksum is not that of the bytes.
         """
+        if not self._left:  # all were copied whole: the trees need not be walked
+            return
         ids = {id(storage) for storage in used}
         for storage in self._left.values():
             found = verify_storage(storage) if id(storage) in ids else None

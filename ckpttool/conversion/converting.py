@@ -7,7 +7,7 @@ from ckpttool import containers
 from ckpttool.blocks import Progress
 from ckpttool.conversion import places, settings
 from ckpttool.conversion.folder_jobs import folder_job
-from ckpttool.conversion.options import Options
+from ckpttool.conversion.options import Options, Writing
 from ckpttool.conversion.originals import Job
 from ckpttool.conversion.outcome import Outcome
 from ckpttool.conversion.performing import perform
@@ -24,16 +24,8 @@ from ckpttool.opening.files import recognise
 from ckpttool.protocols import Found
 
 
-def converted(  # noqa: PLR0913  # how it is written
-    source: str | os.PathLike[str],
-    target: str,
-    options: Options,
-    *,
-    overwrite: bool = False,
-    verify: bool = True,
-    checksum: bool = False,
-    dry_run: bool = False,
-    progress: Progress | None = None,
+def converted(
+    source: str | os.PathLike[str], target: str, options: Options, writing: Writing, progress: Progress | None = None
 ) -> Outcome:
     """Convert a checkpoint.
 
@@ -43,17 +35,7 @@ def converted(  # noqa: PLR0913  # how it is written
     with open_checkpoint(source, options.limits) as opened:
         tally = Tally()
         checkpoint = as_it_was(opened, options.limits, tally)
-        job = planned(checkpoint, target, options, tally)
-        return perform(
-            job,
-            checkpoint,
-            options,
-            overwrite=overwrite,
-            verify=verify,
-            checksum=checksum,
-            dry_run=dry_run,
-            progress=progress,
-        )
+        return perform(planned(checkpoint, target, options, tally), checkpoint, options, writing, progress)
 
 
 def planned(checkpoint: Checkpoint, target: str, options: Options, tally: Tally) -> Job:

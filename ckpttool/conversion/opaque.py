@@ -6,16 +6,17 @@ A dangerous global is one that runs code by itself when a file is loaded; it is 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ckpttool.conversion.tally import Lost, spelled_path
+from ckpttool.conversion.tally import Lost
 from ckpttool.conversion.trees import DROP, everything, is_leaf, rewritten
 from ckpttool.conversion.walk import NUMPY_TYPE
 from ckpttool.errors import CkptError, UnsupportedFormat
+from ckpttool.keypaths import Way, spelled_path
 from ckpttool.limits import Limits
 from ckpttool.model import Contents
 from ckpttool.pickles import GETATTR, trust_of
 from ckpttool.pickles.attributes import spells_a_name
 from ckpttool.pickles.running import Running
-from ckpttool.values import GlobalRef, KeyPath, Opaque, Record, Trust, Value, attribute
+from ckpttool.values import GlobalRef, Opaque, Record, Trust, Value, attribute
 
 _PRIVATE = {"persistent": "a persistent id that is no storage", "extension": "an extension code"}
 
@@ -32,7 +33,7 @@ class Kept:
 
     ref: GlobalRef
     count: int
-    path: KeyPath  # of the first
+    path: Way  # of the first
 
 
 def dropped(root: Value, limits: Limits) -> tuple[Value, list[Lost]]:
@@ -43,7 +44,7 @@ def dropped(root: Value, limits: Limits) -> tuple[Value, list[Lost]]:
     """
     lost: list[Lost] = []
 
-    def change(value: object, path: KeyPath) -> object:
+    def change(value: object, path: Way) -> object:
         name = _refused(value, path)
         if name:
             lost.append(Lost(spelled_path(path), name, "--drop-opaque"))
@@ -52,7 +53,7 @@ def dropped(root: Value, limits: Limits) -> tuple[Value, list[Lost]]:
         for key in [k for k in entries or () if not is_leaf(k) or isinstance(k, GlobalRef)]:
             named = next((n for at, v in everything(key, limits) if (n := _refused(v, at))), "")
             if named and entries is not None:
-                lost.append(Lost(spelled_path((*path, attribute("key"))), named, "--drop-opaque"))
+                lost.append(Lost(spelled_path(path.to(attribute("key"))), named, "--drop-opaque"))
                 del entries[key]
         return value
 
@@ -60,7 +61,7 @@ def dropped(root: Value, limits: Limits) -> tuple[Value, list[Lost]]:
     return (None if result is DROP else result), lost
 
 
-def _refused(value: object, path: KeyPath) -> str:
+def _refused(value: object, path: Way) -> str:
     """What is left out, in words; empty for what stays."""
     match value:
         case Opaque():
@@ -70,8 +71,8 @@ def _refused(value: object, path: KeyPath) -> str:
     return ""
 
 
-def _is_value(path: KeyPath) -> bool:
-    return not (path and getattr(path[-1], "name", "") == "cls")
+def _is_value(path: Way) -> bool:
+    return getattr(path.last, "name", "") != "cls"
 
 
 def _accepted(value: Opaque) -> bool:
@@ -90,7 +91,7 @@ def require_harmless(root: Value, contents: Contents, allowed: Sequence[str], li
     """
     kept: dict[GlobalRef, Kept] = {}
     running = Running()
-    calls: dict[GlobalRef, KeyPath] = {}  # what is dangerous if it is called, and where it is first
+    calls: dict[GlobalRef, Way] = {}  # what is dangerous if it is called, and where it is first
     for path, value in everything(root, limits):
         if isinstance(value, Opaque) and value.how in _PRIVATE:
             raise UnsupportedFormat(
@@ -115,7 +116,7 @@ def require_harmless(root: Value, contents: Contents, allowed: Sequence[str], li
     return list(kept.values())
 
 
-def _require_allowed(ref: GlobalRef, path: KeyPath, contents: Contents, allowed: Sequence[str]) -> None:
+def _require_allowed(ref: GlobalRef, path: Way, contents: Contents, allowed: Sequence[str]) -> None:
     if str(ref) not in allowed:
         raise DangerousObject(
             f"{ref} would run when the result is loaded",
@@ -124,7 +125,7 @@ def _require_allowed(ref: GlobalRef, path: KeyPath, contents: Contents, allowed:
         )
 
 
-def _dangerous(value: object, path: KeyPath) -> GlobalRef | None:
+def _dangerous(value: object, path: Way) -> GlobalRef | None:
     """The global that runs code by itself, if this is one; a `getattr` that only spells a nested name is none."""
     match value:
         case GlobalRef():

@@ -35,3 +35,13 @@ class Options:
         return bool(
             self.select or self.exclude or self.renames or self.strip_prefix or self.dtype or self.ema or self.parts
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How the result is written."""
+
+    overwrite: bool = False
+    verify: bool = True
+    checksum: bool = False
+    dry_run: bool = False

@@ -11,10 +11,11 @@ from ckpttool.conversion.outcome import WrittenFile
 from ckpttool.conversion.parts import PROGRAMS
 from ckpttool.conversion.plain import plain, still_refused
 from ckpttool.conversion.products import Original, Product
-from ckpttool.conversion.tally import Changed, Tally, spelled_path
+from ckpttool.conversion.tally import Changed, Tally
 from ckpttool.conversion.targets import Target
 from ckpttool.conversion.trees import everything
 from ckpttool.errors import UnsupportedFormat
+from ckpttool.keypaths import spelled_path
 from ckpttool.model import Contents
 from ckpttool.sources import Source
 from ckpttool.values import StorageRef, TensorRef, Value

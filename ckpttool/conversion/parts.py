@@ -6,9 +6,10 @@ from typing import Any
 
 from ckpttool.conversion.options import Options
 from ckpttool.conversion.places import holds, value_at
-from ckpttool.conversion.tally import Lost, Tally, spelled_path
+from ckpttool.conversion.tally import Lost, Tally
 from ckpttool.conversion.trees import everything
 from ckpttool.errors import NoSuchKey
+from ckpttool.keypaths import spelled_path
 from ckpttool.limits import Limits
 from ckpttool.model import At, Checkpoint, Role, Weights
 from ckpttool.values import ORDERED_DICT, Attribute, KeyPath, Opaque, Record, TensorRef, Value

@@ -10,7 +10,7 @@ from typing import Self
 
 from ckpttool.blocks import Progress
 from ckpttool.conversion.checksums import Checksums
-from ckpttool.conversion.options import Options
+from ckpttool.conversion.options import Options, Writing
 from ckpttool.conversion.originals import Job
 from ckpttool.conversion.outcome import Outcome
 from ckpttool.conversion.products import Product
@@ -36,16 +36,8 @@ class NotVerified(CkptError):
     code = "not-verified"
 
 
-def perform(  # noqa: PLR0913  # how it is written
-    job: Job,
-    checkpoint: Checkpoint,
-    options: Options,
-    *,
-    overwrite: bool = False,
-    verify: bool = True,
-    checksum: bool = False,
-    dry_run: bool = False,
-    progress: Progress | None = None,
+def perform(
+    job: Job, checkpoint: Checkpoint, options: Options, writing: Writing, progress: Progress | None = None
 ) -> Outcome:
     """Carry a conversion out, or only say what it would write.
 
@@ -62,7 +54,7 @@ def perform(  # noqa: PLR0913  # how it is written
         target_kind=job.kind,
         files=files,
         tally=job.tally,
-        dry_run=dry_run,
+        dry_run=writing.dry_run,
     )
     sizes = [plan.size for product in job.products for plan in product.plans]
     check_target(
@@ -71,21 +63,20 @@ def perform(  # noqa: PLR0913  # how it is written
         nbytes=sum(sizes),
         largest=max(sizes, default=0),
         folder=job.target.folder,
-        overwrite=overwrite,
+        overwrite=writing.overwrite,
     )
-    if overwrite and job.target.folder and job.target.path.is_dir():
+    if writing.overwrite and job.target.folder and job.target.path.is_dir():
         _require_checkpoint(job.target.path)
-    if dry_run:
+    if writing.dry_run:
         return outcome
-    told = _Told(progress, sum(sizes) * (2 if verify else 1))
-    checks = Checksums(job.storages, wanted=verify)
-    work = _Work(job, checkpoint, options, checks, told, verify=verify, checksum=checksum)
+    told = _Told(progress, sum(sizes) * (2 if writing.verify else 1))
+    work = _Work(job, checkpoint, options, writing, told)
     if job.target.folder:
-        work.folder(overwrite=overwrite)
+        work.folder()
     else:
-        work.file(overwrite=overwrite)
-    outcome.verified = verify
-    if checksum:
+        work.file()
+    outcome.verified = writing.verify
+    if writing.checksum:
         outcome.source_sha256 = {path.name: _sha256(path) for path in _files_of(checkpoint)}
     return outcome
 
@@ -147,39 +138,28 @@ class _Told:
 
 
 class _Work:
-    def __init__(  # noqa: PLR0913  # all that one conversion needs
-        self,
-        job: Job,
-        checkpoint: Checkpoint,
-        options: Options,
-        checks: Checksums,
-        told: _Told,
-        *,
-        verify: bool,
-        checksum: bool,
-    ) -> None:
+    def __init__(self, job: Job, checkpoint: Checkpoint, options: Options, writing: Writing, told: _Told) -> None:
         self._job = job
         self._checkpoint = checkpoint
         self._options = options
-        self._checks = checks
+        self._writing = writing
+        self._checks = Checksums(job.storages, wanted=writing.verify)
         self._told = told
-        self._verify = verify
-        self._checksum = checksum
 
-    def file(self, *, overwrite: bool) -> None:
+    def file(self) -> None:
         (product,) = self._job.products
         target = self._job.target.path
-        with NewFile(target, permissions=self._permissions(product), overwrite=overwrite) as new:
+        with NewFile(target, permissions=self._permissions(product), overwrite=self._writing.overwrite) as new:
             with _Flushing(target) as flushing:
                 # Let go of it: of many tensors it takes as much memory as the tree that is read back.
                 self._write(new.fd, new.path, product.plans.pop(), flushing)
                 self._prove(new.path, product)
             self._finish({product.files[0].name: new.path})
 
-    def folder(self, *, overwrite: bool) -> None:
+    def folder(self) -> None:
         modes = for_folder(permissions_of(self._checkpoint.path)) | 0o700
         target = self._job.target.path
-        with NewFolder(target, permissions=modes, overwrite=overwrite) as new:
+        with NewFolder(target, permissions=modes, overwrite=self._writing.overwrite) as new:
             with _Flushing(target) as flushing:
                 for product in self._job.products:
                     for file in product.files:
@@ -198,7 +178,7 @@ class _Work:
         self._told.what = "writing"
         with flushing.of(fd):
             carried = write_plan(fd, self._checks.watched(plan), self._told)
-        if not self._verify:
+        if not self._writing.verify:
             return
         self._told.what = "verifying"
         with FileSource(path, plan.name) as source:
@@ -217,7 +197,7 @@ class _Work:
         Raises:
             NotVerified: it is not the one that was to be written.
         """
-        for proof in product.proofs if self._verify else ():
+        for proof in product.proofs if self._writing.verify else ():
             said = proof(place)
             if said is not None:
                 raise _not_verified(product.files[0].name, said)
@@ -226,7 +206,7 @@ class _Work:
         """The last looks at the source, and checksums of the result."""
         self._checks.check_rest(self._job.used(self._options))
         self._checkpoint.check_unchanged()
-        if self._checksum:
+        if self._writing.checksum:
             for product in self._job.products:
                 for file in product.files:
                     file.sha256 = _sha256(paths[file.name])

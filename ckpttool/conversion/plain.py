@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ckpttool.conversion.tally import Changed, spelled_path
+from ckpttool.conversion.tally import Changed
 from ckpttool.conversion.trees import everything, rewritten
 from ckpttool.dtypes import BY_NAME
+from ckpttool.keypaths import Way, spelled_path
 from ckpttool.limits import Limits
 from ckpttool.pickles.trust import trust_of
-from ckpttool.values import GlobalRef, KeyPath, NumpyScalar, Opaque, Record, StorageRef, TensorRef, Trust, Value
+from ckpttool.values import GlobalRef, NumpyScalar, Opaque, Record, StorageRef, TensorRef, Trust, Value
 
 _PATHS = frozenset(
     "PurePath PurePosixPath PureWindowsPath Path PosixPath WindowsPath".split()  # noqa: SIM905  # as they are listed
@@ -41,13 +42,13 @@ class _Plain:
     def __init__(self) -> None:
         self._swapped: dict[int, StorageRef] = {}  # of arrays in the other byte order, by id of the original
         self._changes: list[Changed] = []
-        self._within: KeyPath | None = None  # the last object that stays: its code wants what it holds as it is
+        self._within: Way | None = None  # the last object that stays: its code wants what it holds as it is
 
     def run(self, root: Value, limits: Limits) -> tuple[Any, list[Changed]]:
         return rewritten(root, self._change, limits), self._changes
 
-    def _change(self, value: object, path: KeyPath) -> object:
-        if self._within is not None and path[: len(self._within)] == self._within:
+    def _change(self, value: object, path: Way) -> object:
+        if self._within is not None and path.leads_from(self._within):
             return value
         new = self._plain(value)
         if new is value and isinstance(value, Opaque) and _is_refused(value):
@@ -158,10 +159,10 @@ def still_refused(root: Value, limits: Limits) -> str:
     return f"torch.load(weights_only=True) still refuses {', '.join(found[:_NAMED])}{more}"
 
 
-def _refused(root: Value, limits: Limits) -> Iterator[tuple[KeyPath, object]]:
-    within: KeyPath | None = None  # the last one that was found; what it is made of goes with it
+def _refused(root: Value, limits: Limits) -> Iterator[tuple[Way, object]]:
+    within: Way | None = None  # the last one that was found; what it is made of goes with it
     for path, value in everything(root, limits):
-        if (within is None or path[: len(within)] != within) and _is_refused(value):
+        if (within is None or not path.leads_from(within)) and _is_refused(value):
             within = path
             yield path, value
 

@@ -15,7 +15,7 @@ from ckpttool.conversion.same_objects import same_objects
 from ckpttool.conversion.shards import index_text, shard_names, split
 from ckpttool.conversion.tally import Changed, Lost, Tally
 from ckpttool.conversion.trees import everything
-from ckpttool.conversion.walk import first_difference, first_other_value
+from ckpttool.conversion.walk import first_difference
 from ckpttool.model import Contents
 from ckpttool.opening import read_converted, restored_folder
 from ckpttool.sources import FileSource, Folder
@@ -82,7 +82,7 @@ def torch_file(name: str, original: Original, options: Options, tally: Tally) ->
     count = _count(root, tally, options)
     product = Product(root=root)
     product.add(planned.plan, WrittenFile(name=name, kind="torch", nbytes=planned.plan.size, tensors=count))
-    product.proofs.append(lambda place: _unlike(root, _read(place, name).root, options))
+    product.proofs.append(lambda place: first_difference(root, _read(place, name).root, options.limits))
     return product
 
 
@@ -99,11 +99,6 @@ def _count(root: Value, tally: Tally, options: Options) -> int:
     tally.tensors += count
     tally.nbytes += sum(storages.values())
     return count
-
-
-def _unlike(root: Value, read: Value, options: Options) -> str | None:
-    """What of a tree that was read back is not as it was to be, the values of views that share memory among it."""
-    return first_difference(root, read, options.limits) or first_other_value(root, read, options.limits)
 
 
 def _read(place: Path, name: str) -> Contents:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ckpttool.conversion.tally import Changed, spelled_path
+from ckpttool.conversion.tally import Changed
 from ckpttool.elements import number
 from ckpttool.errors import NoSuchKey, UsageError
+from ckpttool.keypaths import spelled_path
 from ckpttool.model import At, Checkpoint
 from ckpttool.sources import BytesSource
 from ckpttool.values import Attribute, KeyPath, NumpyScalar, Opaque, Record, StorageRef, TensorRef, Value, children

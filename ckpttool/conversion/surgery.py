@@ -9,8 +9,9 @@ from ckpttool.conversion.names import Renamed, edited_names, require_effect, spe
 from ckpttool.conversion.options import Options
 from ckpttool.conversion.parts import described
 from ckpttool.conversion.places import holds, value_at
-from ckpttool.conversion.tally import Changed, Lost, Tally, spelled_path
+from ckpttool.conversion.tally import Changed, Lost, Tally
 from ckpttool.errors import UsageError
+from ckpttool.keypaths import spelled_path
 from ckpttool.model import Checkpoint, Role, Weights
 from ckpttool.values import Record, TensorRef
 

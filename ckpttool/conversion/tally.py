@@ -1,10 +1,6 @@
 """What a conversion did, for its report: every tensor counted, everything that is not as it was named."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from ckpttool.values import Attribute, KeyPath
 
 _CHOOSING = frozenset({"--part", "--ema", "--select", "--exclude"})
 
@@ -61,19 +57,3 @@ class Tally:
     settings: list[Changed] = field(default_factory=list)
     opaque: list[Changed] = field(default_factory=list)  # classes written again
     notes: list[str] = field(default_factory=list)
-
-
-def spelled_path(path: KeyPath | Sequence[Any]) -> str:
-    """A key path as people write it: `optimizer.state[0].exp_avg`."""
-    text = ""
-    for step in path:
-        match step:
-            case Attribute(name):
-                text += f".{name}"
-            case int():
-                text += f"[{step}]"
-            case str():
-                text += f".{step}" if text else step
-            case _:
-                text += f"[{type(step).__name__}]"
-    return text

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ckpttool.errors import LimitExceeded, UnsupportedFormat
+from ckpttool.keypaths import Way
 from ckpttool.limits import DEFAULT_LIMITS, Limits
-from ckpttool.values import GlobalRef, KeyPath, Made, Opaque, Record, TensorRef, Value, attribute, children
+from ckpttool.values import GlobalRef, Made, Opaque, Record, TensorRef, Value, attribute, children
 
 
 class _Drop:
@@ -14,7 +15,7 @@ class _Drop:
 
 
 DROP: Final = _Drop()
-Change = Callable[[Any, KeyPath], Any]  # the object and where it was met first; gives it back, another, or DROP
+Change = Callable[[Any, Way], Any]  # the object and where it was met first; gives it back, another, or DROP
 
 
 @dataclass(slots=True)
@@ -22,10 +23,9 @@ class _Frame:
     """An object whose children are being visited."""
 
     value: Any
-    path: KeyPath
+    way: Way
     steps: list[tuple[Any, Any]]  # children with their steps, last first
     parent: "_Frame | None"
-    step: Any  # from the parent
     ids: tuple[int, int]  # of what was there, and of what `change` made of it
     changed: dict[Any, Any] = field(default_factory=dict)  # by step
     held_by_itself: bool = False
@@ -57,12 +57,12 @@ class _Rewriting:
         self._stack: list[_Frame] = []
 
     def run(self, root: Value) -> Any:
-        result = self._visit(root, (), None, None)
+        result = self._visit(root, Way(), None)
         while self._stack:
             frame = self._stack[-1]
             if frame.steps:
                 step, child = frame.steps.pop()
-                new = self._visit(child, (*frame.path, step), frame, step)
+                new = self._visit(child, frame.way.to(step), frame)
                 if new is not child:
                     frame.changed[step] = new
                 continue
@@ -72,12 +72,12 @@ class _Rewriting:
                 result = finished
         return result
 
-    def _visit(self, value: Any, path: KeyPath, parent: _Frame | None, step: Any) -> Any:
+    def _visit(self, value: Any, way: Way, parent: _Frame | None) -> Any:
         if id(value) in self._done:
             if id(value) in self._open:
                 self._open[id(value)].held_by_itself = True
             return self._done[id(value)]
-        new = self._change(value, path)
+        new = self._change(value, way)
         if is_leaf(value) and new is value:  # small integers and strings are many
             return value
         if len(self._kept) > 2 * self._limits.nodes:
@@ -86,7 +86,7 @@ class _Rewriting:
         self._done[id(value)] = self._done[id(new)] = new
         steps = [] if is_leaf(new) else [*children(new)]
         if steps:
-            frame = _Frame(new, path, steps[::-1], parent, step, (id(value), id(new)))
+            frame = _Frame(new, way, steps[::-1], parent, (id(value), id(new)))
             self._stack.append(frame)
             self._open[id(new)] = frame
         return new
@@ -104,7 +104,7 @@ class _Rewriting:
             for key in frame.ids:
                 self._done[key] = new
             if frame.parent is not None:
-                frame.parent.changed[frame.step] = new
+                frame.parent.changed[frame.way.last] = new
         return new
 
 
@@ -205,17 +205,17 @@ def _tensor(tensor: TensorRef, frame: _Frame) -> TensorRef:
     return replace(tensor, attributes=attributes, made=made)
 
 
-def everything(root: Value, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[KeyPath, Any]]:
+def everything(root: Value, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[Way, Any]]:
     """Every object of a tree once, with where it was met first; what a call of the file is made of, too.
 
     Raises:
         LimitExceeded: more objects than `limits.nodes`.
     """
     seen: set[int] = set()
-    pending: list[tuple[KeyPath, Any]] = [((), root)]
+    pending: list[tuple[Way, Any]] = [(Way(), root)]
     count = 0
     while pending:
-        path, value = pending.pop()
+        way, value = pending.pop()
         if not is_leaf(value):
             if id(value) in seen:
                 continue
@@ -223,8 +223,8 @@ def everything(root: Value, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[K
         count += 1
         if count > limits.nodes:
             raise _too_many(limits)
-        yield path, value
-        pending += [((*path, step), child) for step, child in reversed([*inside(value)])]
+        yield way, value
+        pending += [(way.to(step), child) for step, child in reversed([*inside(value)])]
 
 
 def inside(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckpttool.comparison.tensors import same_bits
-from ckpttool.conversion.tally import spelled_path
 from ckpttool.conversion.trees import everything, is_leaf
+from ckpttool.keypaths import Way
 from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.sources import BytesSource
 from ckpttool.values import (
@@ -25,7 +25,8 @@ from ckpttool.values import (
     Value,
 )
 
-_Step = tuple[str, Any, Any]  # where, and what lies there on both sides
+_Step = tuple[Way, Any, Any]  # where, in pieces of text, and what lies there on both sides
+_Pair = tuple[str, Any, Any]  # the last of these pieces, and the same
 _CHUNK = 2**20  # bytes of a long bytes object that are compared at a time
 NUMPY_TYPE = GlobalRef("numpy", "dtype")
 _ARRAY_DATA = 4  # place of an array's bytes in the state that numpy pickles
@@ -34,48 +35,35 @@ _ARRAY_DATA = 4  # place of an array's bytes in the state that numpy pickles
 def first_difference(left: Value, right: Value, limits: Limits = DEFAULT_LIMITS) -> str | None:
     """The first place where two trees differ, and how; None where they are the same.
 
-    Not compared: the bytes of tensors, the keys of storages, and how long the storages are.
+    Not compared: the keys of storages, how long the storages are, and the bytes of tensors but of those that a
+    conversion had put elsewhere (`placed`): views that shared memory are one memory again, and where another program
+    changed one of them, not all can be right.
 
     Raises:
         LimitExceeded: more values than `limits.nodes`.
     """
     walk = _Walk(_starts(left, limits), _starts(right, limits))
-    pending: list[_Step] = [("", left, right)]
+    pending: list[_Step] = [(Way(), left, right)]
     while pending:
         where, mine, other = pending.pop()
         if isinstance(mine, BytesRef) != isinstance(other, BytesRef):  # one of them lies in memory
             mine, other = _as_ref(mine), _as_ref(other)
-        if is_leaf(mine) or is_leaf(other):
-            if _leaf_key(mine) != _leaf_key(other):
-                return f"{where or 'the whole'}: {_short(mine)} became {_short(other)}"
-            continue
-        met = not _is_constant(mine) and walk.met(mine, other)
-        if met is None:
-            return f"{where or 'the whole'}: it is not the same object as where it was met before"
-        if met:
-            continue
-        said = walk.unlike(mine, other)
+        said = walk.said(mine, other)
         if said:
-            return f"{where or 'the whole'}: {said}"
-        pending += reversed([(f"{where}{step}", a, b) for step, a, b in _pairs(mine, other)])
-    return None
-
-
-def first_other_value(left: Value, right: Value, limits: Limits = DEFAULT_LIMITS) -> str | None:
-    """The first tensor that was put back among others and does not hold its elements; None where all do.
-
-    Views that shared memory are one memory again: where another program changed one of them, not all can be right.
-
-    Args:
-        left, right: two trees between which `first_difference` finds none.
-    """
-    pairs = zip(everything(left, limits), everything(right, limits), strict=False)
-    for (path, mine), (_, other) in pairs:
-        if not isinstance(mine, TensorRef) or not isinstance(other, TensorRef) or mine.placed is None:
+            return _at(where, said)
+        if said is None:
             continue
+        if isinstance(mine, TensorRef) and mine.placed is not None:
+            walk.placed.append((where, mine, other))
+        pending += reversed([(where.to(step), a, b) for step, a, b in _pairs(mine, other)])
+    for where, mine, other in walk.placed:
         if mine.storage is not None and other.storage is not None and not same_bits(mine, other, limits):
-            return f"{spelled_path(path)}: it shares memory with others, and not all of them agree on the values"
+            return _at(where, "it shares memory with others, and not all of them agree on the values")
     return None
+
+
+def _at(where: Way, said: str) -> str:
+    return f"{''.join(where) or 'the whole'}: {said}"
 
 
 def _is_constant(value: Any) -> bool:
@@ -97,17 +85,10 @@ def _starts(root: Value, limits: Limits) -> dict[int, int]:
     starts: dict[int, int] = {}
     for _, value in everything(root, limits):
         if isinstance(value, TensorRef) and value.storage is not None and value.numel:
-            storage, offset, _ = place_of(value)
+            storage, offset, _ = value.origin
             first = offset * value.dtype.bits // 8
             starts[id(storage)] = min(first, starts.get(id(storage), first))
     return starts
-
-
-def place_of(tensor: TensorRef) -> tuple[StorageRef | None, int, tuple[int, ...]]:
-    """Storage, offset and strides in elements as they were when the tensor was saved."""
-    if tensor.placed is not None:
-        return tensor.placed.storage, tensor.placed.storage_offset, tensor.placed.stride
-    return tensor.storage, tensor.storage_offset, tensor.stride
 
 
 class _Walk:
@@ -115,6 +96,16 @@ class _Walk:
         self._starts = starts_left, starts_right
         self._partner: tuple[dict[int, int], dict[int, int]] = ({}, {})
         self._held: list[Any] = []
+        self.placed: list[tuple[Way, TensorRef, TensorRef]] = []  # pairs whose elements a conversion had moved
+
+    def said(self, mine: Any, other: Any) -> str | None:
+        """How two values differ in themselves; empty where they do not, None where nothing in them is to be walked."""
+        if is_leaf(mine) or is_leaf(other):
+            return None if _leaf_key(mine) == _leaf_key(other) else f"{_short(mine)} became {_short(other)}"
+        met = not _is_constant(mine) and self.met(mine, other)
+        if met is None:
+            return "it is not the same object as where it was met before"
+        return None if met else self.unlike(mine, other)
 
     def met(self, mine: Any, other: Any) -> bool | None:
         """Whether both were met before, as partners; None where one was met with another partner."""
@@ -151,7 +142,7 @@ class _Walk:
         for word, value in left.items():
             if value != right[word]:
                 return f"{word} {value} became {right[word]}"
-        storages = place_of(mine)[0], place_of(other)[0]
+        storages = mine.origin[0], other.origin[0]
         if None in storages:
             return "" if storages == (None, None) else "a tensor without a storage became one with it, or the reverse"
         if mine.numel and self.met(*storages) is None:
@@ -159,7 +150,7 @@ class _Walk:
         return ""
 
     def _facts(self, tensor: TensorRef, side: int) -> dict[str, Any]:
-        storage, offset, stride = place_of(tensor)
+        storage, offset, stride = tensor.origin
         start = self._starts[side].get(id(storage), 0)
         return {
             "dtype": tensor.dtype.name,
@@ -189,7 +180,7 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _pairs(mine: Any, other: Any) -> Iterator[_Step]:
+def _pairs(mine: Any, other: Any) -> Iterator[_Pair]:
     """What lies inside both, in order; the two are of one kind and as long as each other."""
     match mine:
         case TensorRef():
@@ -212,13 +203,13 @@ def _pairs(mine: Any, other: Any) -> Iterator[_Step]:
             yield from ((f"{{{n}}}", a, b) for n, (a, b) in enumerate(zip(*ordered, strict=True)))
 
 
-def _entries(mine: dict[Any, Any], other: dict[Any, Any]) -> Iterator[_Step]:
+def _entries(mine: dict[Any, Any], other: dict[Any, Any]) -> Iterator[_Pair]:
     for n, ((key, a), (key_other, b)) in enumerate(zip(mine.items(), other.items(), strict=True)):
         yield f" key {n}", key, key_other
         yield f".{key}" if isinstance(key, str) else f"[{_short(key)}]", a, b
 
 
-def _made(mine: Made | None, other: Made | None, *, array: bool) -> Iterator[_Step]:
+def _made(mine: Made | None, other: Made | None, *, array: bool) -> Iterator[_Pair]:
     if mine is None or other is None:
         yield " made", mine is None, other is None
         return

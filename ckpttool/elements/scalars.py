@@ -36,7 +36,7 @@ def _element(tensor: TensorRef) -> int | float | None:
     start = storage.start + tensor.storage_offset * width
     data = storage.source.read(ByteSpan(start, start + width))
     item = _unpack(dtype, data, big_endian=storage.big_endian)
-    negated = tensor.neg and tensor.placed is None  # what a conversion put side by side are the values themselves
+    _, negated = tensor.flags
     return -item if negated and item is not None else item
 
 

@@ -150,11 +150,10 @@ def _resolved(array: "np.ndarray[Any, Any]", tensor: TensorRef, storage: Storage
             array = array.view(np.uint16).byteswap().view("<u4").reshape(array.shape)
         else:
             array = array.astype(array.dtype.newbyteorder("<"))
-    if tensor.placed is not None:  # what a conversion put side by side are the values themselves
-        return array
-    if tensor.conj:
+    conj, neg = tensor.flags
+    if conj:
         array = array ^ np.uint32(0x80000000) if tensor.dtype.name == "complex32" else np.conj(array)
-    if tensor.neg:
+    if neg:
         array = _negated(array, tensor)
     return array
 

@@ -12,7 +12,6 @@ from ckpttool.blocks import Severity
 from ckpttool.render.printable import printable
 
 UNREADABLE = "unreadable"  # the verdict where there is none, because nothing could be read
-_ORDER = {severity: n for n, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,5 +85,5 @@ def _finding(told: Mapping[str, str], threshold: Severity, *, speaks: bool) -> T
         where=printable(told["where"]),
         message=printable(told["message"]),
         hint=printable(told["hint"]),
-        fails=speaks and _ORDER[severity] <= _ORDER[threshold],
+        fails=speaks and severity.rank <= threshold.rank,
     )

@@ -4,10 +4,10 @@ import sys
 from _compat_pickle import IMPORT_MAPPING
 from collections.abc import Iterator
 
+from ckpttool.keypaths import spelled_path
 from ckpttool.model import GlobalUse
 from ckpttool.protocols import Case
 from ckpttool.values import GlobalRef, Trust
-from ckpttool.writers.reach import spelled_path
 
 PICKLES = ("torch-zip", "torch-legacy", "legacy-tar", "pickle")
 _SHOWN = 3

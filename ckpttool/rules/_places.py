@@ -1,8 +1,8 @@
 """Where a finding points, and how many of something there are, as people write them."""
 
+from ckpttool.keypaths import spelled_path
 from ckpttool.model import At, Weights
 from ckpttool.values import Attribute
-from ckpttool.writers.reach import spelled_path
 
 _BITS = 64
 _WIDE = Attribute("a number beyond 64 bits")  # Python refuses to spell whole numbers of thousands of digits

@@ -7,12 +7,12 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.tensors import compare_tensors
 from ckpttool.elements import number
-from ckpttool.errors import CkptError, FileChanged
 from ckpttool.model import Checkpoint, Role, Weights
 from ckpttool.names import without_wrappers
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._against import pairs
 from ckpttool.rules._places import count, figure, place
+from ckpttool.rules._reading import readable
 from ckpttool.values import TensorRef
 
 
@@ -35,12 +35,7 @@ class EmaEqual:
     needs: ClassVar[Needs] = Needs.VALUES
 
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
-        try:
-            yield from self._looked(case)
-        except FileChanged:
-            raise
-        except CkptError as error:
-            yield NotChecked(code=self.code, why=f"values could not be read: {error.message}")
+        yield from readable(self.code, self._looked(case))
 
     def _looked(self, case: Case) -> Iterator[Finding]:
         here = case.checkpoint

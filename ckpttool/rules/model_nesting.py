@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
+from ckpttool.keypaths import spelled_path
 from ckpttool.model import Checkpoint, Role, Weights
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._against import RAISED, raising
 from ckpttool.rules._places import place
 from ckpttool.rules._trained import resumes
-from ckpttool.writers.reach import spelled_path
 
 _USUAL = frozenset(("model", "state_dict", "model_state_dict", "model_state", "module", "net", "network", "weights"))
 

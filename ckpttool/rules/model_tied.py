@@ -8,13 +8,13 @@ from typing import ClassVar
 from ckpttool.blocks import Finding, Severity
 from ckpttool.comparison.sameness import Sameness
 from ckpttool.comparison.tensors import compare_tensors
-from ckpttool.errors import CkptError, FileChanged
 from ckpttool.layouts import some
 from ckpttool.model import Role, Weights
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._against import RAISED, Pair, pairs, raising
 from ckpttool.rules._leftovers import missing, unexpected
 from ckpttool.rules._places import figure, place, place_of
+from ckpttool.rules._reading import readable
 from ckpttool.values import TensorRef
 
 _EMBEDDING = re.compile(
@@ -45,12 +45,7 @@ class Tied:
     needs: ClassVar[Needs] = Needs.NOTHING
 
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
-        try:
-            yield from self._looked(case)
-        except FileChanged:
-            raise
-        except CkptError as error:
-            yield NotChecked(code=self.code, why=f"values could not be read: {error.message}")
+        yield from readable(self.code, self._looked(case))
 
     def _looked(self, case: Case) -> Iterator[Finding | NotChecked]:
         for weights in case.checkpoint.weights:

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import tensors_in
+from ckpttool.keypaths import spelled_path
 from ckpttool.model import Contents
 from ckpttool.protocols import Case, Needs
 from ckpttool.values import KeyPath, TensorRef
-from ckpttool.writers.reach import spelled_path
 
 _LEAST = 1 << 16  # bytes that nothing looks at, below which nobody cares
 _SHARE = 2  # a storage is oversized where tensors look at less than one part in so many

@@ -20,20 +20,10 @@ def lies(tensor: TensorRef) -> tuple[StorageRef, int, tuple[int, ...]]:
     Raises:
         UnsupportedFormat: it has no elements of its own.
     """
-    if tensor.placed is not None:
-        return tensor.placed.storage, tensor.placed.storage_offset, tensor.placed.stride
-    if tensor.storage is None:
+    storage, offset, stride = tensor.origin
+    if storage is None:
         raise UnsupportedFormat(f"a {tensor.kind} tensor has no elements of its own")
-    return tensor.storage, tensor.storage_offset, tensor.stride
-
-
-def covered(tensor: TensorRef) -> tuple[int, int]:
-    """First byte of its storage that a tensor covers, and the byte behind the last; both 0 where it is empty."""
-    if not tensor.numel:
-        return 0, 0
-    _, offset, stride = lies(tensor)
-    last = offset + sum((extent - 1) * step for extent, step in zip(tensor.shape, stride, strict=True))
-    return offset * tensor.dtype.bits // 8, tensor.dtype.nbytes(last + 1)
+    return storage, offset, stride
 
 
 def sameness(tensor: TensorRef) -> tuple[Any, ...]:
@@ -88,7 +78,7 @@ def survey(root: Value, limits: Limits) -> Survey:
 
 
 def _trimmed(views: list[TensorRef], storage: StorageRef) -> Shared:
-    spans = [span for span in map(covered, views) if span != (0, 0)]
+    spans = [view.covered for view in views if view.covered != (0, 0)]
     start = min((first for first, _ in spans), default=0) // _ALIGNED * _ALIGNED
     return Shared(storage, start, max((end for _, end in spans), default=0) - start)
 

@@ -11,7 +11,7 @@ from ckpttool.structures.documents import Document, Json
 from ckpttool.structures.names import Taken
 from ckpttool.structures.properties import is_device
 from ckpttool.structures.stored import stored_as
-from ckpttool.structures.surveys import Shared, Survey, covered, lies, sameness
+from ckpttool.structures.surveys import Shared, Survey, lies, sameness
 from ckpttool.values import BytesRef, StorageRef, TensorRef
 
 
@@ -174,7 +174,7 @@ class Tables:
         for key, (storage, file, name) in self._looked_at.items():
             shared = self._survey.shared.get(key)
             if shared is None:
-                first, end = covered(self._survey.views[key][0])
+                first, end = self._survey.views[key][0].covered
                 kept = end - first
             else:
                 kept = shared.nbytes

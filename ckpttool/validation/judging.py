@@ -8,7 +8,6 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Checkpoint, Role
 from ckpttool.protocols import Case, Needs, NotChecked, Rule
 
-_ORDER = {severity: n for n, severity in enumerate(Severity)}
 _STATES = frozenset({Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.RNG, Role.DATA, Role.PROGRESS})
 _UNMET = {
     Needs.VALUES: "the values were not read: --values",
@@ -61,7 +60,7 @@ def judge(
                 passed_over.append(said)
             else:
                 findings.append(said)
-    ordered = tuple(sorted(dict.fromkeys(findings), key=lambda f: _ORDER[f.severity]))
+    ordered = tuple(sorted(dict.fromkeys(findings), key=lambda f: f.severity.rank))
     return Judgement(
         verdict=_verdict(case.checkpoint, ordered), findings=ordered, not_checked=tuple(dict.fromkeys(passed_over))
     )
@@ -80,7 +79,7 @@ def _unmet(case: Case, needs: Needs) -> str:
 
 
 def _verdict(checkpoint: Checkpoint, findings: Iterable[Finding]) -> Verdict:
-    worst = min((f.severity for f in findings), key=_ORDER.__getitem__, default=Severity.NOTE)
+    worst = min((f.severity for f in findings), key=lambda s: s.rank, default=Severity.NOTE)
     if worst is Severity.ERROR:
         return Verdict.RAISES
     if worst is Severity.SILENT:

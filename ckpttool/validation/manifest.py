@@ -16,12 +16,12 @@ from typing import Any, Final
 from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import sha256, tensors_in
 from ckpttool.errors import CkptError, DamagedFile, LimitExceeded, UnsupportedFormat, UsageError
+from ckpttool.keypaths import spelled_path
 from ckpttool.model import Checkpoint
 from ckpttool.sources import ByteSpan, FileSource, Source, head
 from ckpttool.values import TensorRef
 from ckpttool.writers.failures import cannot_write
 from ckpttool.writers.places import check_target
-from ckpttool.writers.reach import spelled_path
 from ckpttool.writers.results import NewFile
 
 SCHEMA: Final = "ckpt.manifest/1"

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ckpttool.keypaths import spelled_path
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, CustomObject, OptimizerState, Role
 from ckpttool.values import TensorRef, Value, children
-from ckpttool.writers.reach import spelled_path
 
 _Way: TypeAlias = (
     tuple[Any, Any] | None

@@ -31,8 +31,8 @@ def _swapped(tensor: TensorRef) -> bool:
 
 
 def _signed(tensor: TensorRef) -> bool:
-    """Whether conj or neg is still to be applied; what a conversion put side by side are the values themselves."""
-    return (tensor.conj or tensor.neg) and tensor.placed is None
+    """Whether conj or neg is still to be applied."""
+    return any(tensor.flags)
 
 
 def resolve(window: memoryview, tensor: TensorRef) -> None:

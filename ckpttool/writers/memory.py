@@ -136,7 +136,7 @@ class Memory:
                 home.placed = []
             home.placed.append(tensor)
         if tensor.numel:
-            home.cover(*_extent(tensor))
+            home.cover(*tensor.covered)
 
     def _home(self, storage: StorageRef) -> _Home:
         found = self._homes.get(id(storage))
@@ -194,7 +194,7 @@ class Memory:
         Raises:
             UnsupportedFormat: it has no elements, or is of a type that torch does not have.
         """
-        storage, offset, stride = _place(tensor)
+        storage, offset, stride = tensor.origin
         if storage is None or by_torch_name(tensor.dtype.name) is None:
             what = f"kind {tensor.kind}" if storage is None else f"type {tensor.dtype.name}"
             raise UnsupportedFormat(f"a tensor of {what} has no elements that torch could be told of")
@@ -229,27 +229,12 @@ class Memory:
         return StoredBytes(key, storage.source, storage.start + home.start, nbytes, crc32, dropped, storage)
 
 
-def _place(tensor: TensorRef) -> tuple[StorageRef | None, int, tuple[int, ...]]:
-    """Storage, offset and strides in elements, as when the tensor was saved."""
-    if tensor.placed is not None:
-        return tensor.placed.storage, tensor.placed.storage_offset, tensor.placed.stride
-    return tensor.storage, tensor.storage_offset, tensor.stride
-
-
 def _looks_at(value: Any, storage: StorageRef) -> bool:
-    return isinstance(value, TensorRef) and _place(value)[0] is storage
+    return isinstance(value, TensorRef) and value.origin[0] is storage
 
 
 def _has_bytes(storage: StorageRef, nbytes: int) -> bool:
     return storage.start + nbytes <= storage.source.size
-
-
-def _extent(tensor: TensorRef) -> tuple[int, int]:
-    """First byte that the elements cover, and the byte behind the last."""
-    _, first, stride = _place(tensor)
-    last = first + sum((extent - 1) * step for extent, step in zip(tensor.shape, stride, strict=True))
-    bits = tensor.dtype.bits
-    return first * bits // 8, ((last + 1) * bits + 7) // 8
 
 
 def _assembled(home: _Home, limits: Limits) -> tuple[Source, int, int]:
@@ -257,13 +242,13 @@ def _assembled(home: _Home, limits: Limits) -> tuple[Source, int, int]:
     views = [tensor for tensor in home.placed or () if tensor.numel]
     first = views[0]
     alone = all(_same_bytes(tensor, first) for tensor in views)
-    if alone and not (first.conj or first.neg) and _extent(first) == (home.start, home.high):
-        flat = replace(first, stride=_place(first)[2], storage=home.storage, placed=None)
+    if alone and not (first.conj or first.neg) and first.covered == (home.start, home.high):
+        flat = replace(first, stride=first.origin[2], storage=home.storage, placed=None)
         if flat.contiguous:
             return run_of(first, limits)
     moved = []
     for tensor in views:
-        _, offset, stride = _place(tensor)
+        _, offset, stride = tensor.origin
         rebased = Placement(home.storage, offset - home.start * 8 // tensor.dtype.bits, stride)
         moved.append(replace(tensor, placed=rebased))
     return AssembledSource(home.nbytes, moved), 0, home.nbytes
@@ -271,7 +256,7 @@ def _assembled(home: _Home, limits: Limits) -> tuple[Source, int, int]:
 
 def _same_bytes(one: TensorRef, other: TensorRef) -> bool:
     """Whether two views lie at the same place, and their bytes do too."""
-    return one is other or (one.tied_to(other) and _place(one) == _place(other))
+    return one is other or (one.tied_to(other) and one.origin == other.origin)
 
 
 def _swapped(home: _Home) -> DType | None:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckpttool.errors import LimitExceeded
+from ckpttool.keypaths import Way, spelled_path
 from ckpttool.limits import DEFAULT_LIMITS, Limits
 from ckpttool.values import (
     Attribute,
     BytesRef,
     GlobalRef,
-    KeyPath,
     Made,
     NumpyScalar,
     Opaque,
@@ -77,44 +77,15 @@ def _of_call(made: Made | None) -> Iterator[tuple[Any, Any]]:
 def path_to(root: Value, wanted: Any) -> str:
     """Where an object was met first: `optimizer.state[0].exp_avg`; empty for the root, or where it is not met."""
     seen: set[int] = {id(root)}
-    level: list[tuple[Any, _Way]] = [(root, None)]
+    level: list[tuple[Any, Way]] = [(root, Way())]
     while level:
-        below: list[tuple[Any, _Way]] = []
+        below: list[tuple[Any, Way]] = []
         for value, way in level:
             if value is wanted:
-                return _spoken(way)
+                return spelled_path(way)
             for step, child in spelled_inside(value):
                 if type(child) not in _LEAVES and id(child) not in seen:
                     seen.add(id(child))
-                    below.append((child, (way, step)))
+                    below.append((child, way.to(step)))
         level = below
     return ""
-
-
-_Way = Any  # (way to the object around it, step), or None
-
-
-def _spoken(way: _Way) -> str:
-    steps: list[Any] = []
-    while way is not None:
-        way, step = way
-        steps.append(step)
-    return spelled_path(tuple(reversed(steps)))
-
-
-def spelled_path(path: KeyPath) -> str:
-    """A key path as people write it."""
-    text = ""
-    for step in path:
-        match step:
-            case Attribute(name):
-                text += f".{name}" if text else name
-            case str():
-                text += f".{step}" if text else step
-            case int() if step.bit_length() > 64:  # noqa: PLR2004  # decimal digits take quadratic time
-                text += f"[{step:#x}]"
-            case int():
-                text += f"[{step}]"
-            case _:
-                text += f"[{type(step).__name__}]"
-    return text

@@ -5,7 +5,8 @@ import pytest
 from ckpttool.blocks import Report
 from ckpttool.commands._convert.report import ConvertReport
 from ckpttool.conversion.outcome import Outcome, WrittenFile
-from ckpttool.conversion.tally import Changed, Harm, Lost, Tally, spelled_path
+from ckpttool.conversion.tally import Changed, Harm, Lost, Tally
+from ckpttool.keypaths import spelled_path
 from ckpttool.render.text import lines as set_lines
 from ckpttool.values import Attribute, GlobalRef
 

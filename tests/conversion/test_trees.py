@@ -121,6 +121,8 @@ def test_deep_and_many():
     tight = dataclasses.replace(DEFAULT_LIMITS, nodes=10)
     with pytest.raises(LimitExceeded, match="more than 10 values"):
         rewritten([[] for _ in range(50)], lambda v, _: v, tight)
+    ways = [way for way, _ in everything(root)]  # all of them kept: as tuples they would be ten gigabytes
+    assert len(ways[-1]) == 50_001
     with pytest.raises(LimitExceeded, match="more than 10 values"):
         list(everything([[] for _ in range(50)], tight))
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ckpttool.commands._nearest import nearest
 from ckpttool.commands._options import parts_of, word_of
@@ -20,16 +19,6 @@ _CASTS = {
 # As torch spells devices in files. Source: torch/serialization.py, `register_package` and c10/core/DeviceType.cpp.
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|npu|mtia|xla|ipu|vulkan|meta|privateuseone)(:\d{1,3})?")
 _TARGETS = ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
-    """How the result is written."""
-
-    overwrite: bool = False
-    verify: bool = True
-    checksum: bool = False
-    dry_run: bool = False
 
 
 def options(  # noqa: PLR0913  # one parameter for each option that is checked here

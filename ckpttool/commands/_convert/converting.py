@@ -1,10 +1,9 @@
 """From the options of `convert` and two paths to a report."""
 
 from ckpttool.blocks import Progress
-from ckpttool.commands._convert.choices import Writing
 from ckpttool.commands._convert.report import ConvertReport
 from ckpttool.conversion.converting import converted
-from ckpttool.conversion.options import Options
+from ckpttool.conversion.options import Options, Writing
 
 
 def report(source: str, target: str, options: Options, writing: Writing, progress: Progress | None) -> ConvertReport:
@@ -13,14 +12,4 @@ def report(source: str, target: str, options: Options, writing: Writing, progres
     Raises:
         CkptError: it is refused, and nothing was written.
     """
-    outcome = converted(
-        source,
-        target,
-        options,
-        overwrite=writing.overwrite,
-        verify=writing.verify,
-        checksum=writing.checksum,
-        dry_run=writing.dry_run,
-        progress=progress,
-    )
-    return ConvertReport(outcome)
+    return ConvertReport(converted(source, target, options, writing, progress))

@@ -6,8 +6,6 @@ from ckpttool.blocks import Severity
 from ckpttool.rules import CounterRow
 from ckpttool.validation.judging import Judgement, Verdict
 
-_ORDER = {severity: n for n, severity in enumerate(Severity)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
@@ -22,7 +20,7 @@ class Judged:
 
     def fails(self, threshold: Severity) -> bool:
         """Whether a finding is at or above the threshold."""
-        return any(_ORDER[f.severity] <= _ORDER[threshold] for f in self.judgement.findings)
+        return any(f.severity.rank <= threshold.rank for f in self.judgement.findings)
 
     def is_good(self, threshold: Severity) -> bool:
         """Whether one can resume from it."""
