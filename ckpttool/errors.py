@@ -107,3 +107,9 @@ class CannotWrite(CkptError):
     """The result cannot be written: no space, no permission, or the disk fails."""
 
     code = "cannot-write"
+
+
+class ProbeFailed(CkptError):
+    """The script could not be watched: no interpreter, no torch in it, or no answer came back."""
+
+    code = "probe"

@@ -10,12 +10,13 @@ import typer
 
 SHOW = "What to show"
 CHECKS = "What to check"
+SCRIPT = "With a script (runs your code, in a sandbox)"
 WHAT = "What to convert"
 WHICH = "Which tensors"
 OUTPUT = "Output"
 READING = "Reading"
 COMPARING = "How strictly"
-PANELS = (SHOW, CHECKS, WHAT, COMPARING, WHICH, OUTPUT, READING)  # in the order of a help page
+PANELS = (SHOW, CHECKS, SCRIPT, WHAT, COMPARING, WHICH, OUTPUT, READING)  # in the order of a help page
 
 CheckpointPath = Annotated[
     str, typer.Argument(metavar="PATH", help="a checkpoint file, a checkpoint folder, or a folder of checkpoints")
@@ -319,14 +320,17 @@ Against = Annotated[
 Manifest = Annotated[
     str | None,
     typer.Option(
-        "--manifest", metavar="FILE", help="hold every file and tensor against the SHA-256 kept there",
+        "--manifest", metavar="FILE", help="hold one checkpoint, no run folder, against the SHA-256 kept there",
         rich_help_panel=CHECKS,
     ),
 ]  # fmt: skip
 WriteManifest = Annotated[
     str | None,
     typer.Option(
-        "--write-manifest", metavar="FILE", help="keep the SHA-256 of every file and tensor", rich_help_panel=OUTPUT
+        "--write-manifest",
+        metavar="FILE",
+        help="keep the SHA-256 of every file and tensor of one checkpoint",
+        rich_help_panel=OUTPUT,
     ),
 ]
 OnlyRules = Annotated[
@@ -347,3 +351,42 @@ FailOn = Annotated[
     ),
 ]  # fmt: skip
 RuleId = Annotated[str | None, typer.Argument(metavar="[ID]", help="a rule to explain, as scaler.empty")]
+
+Script = Annotated[
+    str | None,
+    typer.Option(
+        "--script",
+        metavar="FILE",
+        help="your training script: it is run up to where training would go on; ARGS follow --",
+        rich_help_panel=SCRIPT,
+    ),
+]
+Module = Annotated[
+    str | None,
+    typer.Option("--module", metavar="NAME", help="what you run as python -m NAME", rich_help_panel=SCRIPT),
+]
+ScriptArgs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- ARGS", help="of the script, as you would resume with them; {checkpoint} stands for PATH"
+    ),
+]
+Python = Annotated[
+    str | None,
+    typer.Option(
+        "--python",
+        metavar="PATH",
+        help="interpreter for the script; else that of the active environment",
+        rich_help_panel=SCRIPT,
+    ),
+]
+Steps = Annotated[
+    int,
+    typer.Option("--steps", metavar="N", help="really make N optimizer steps beyond that", rich_help_panel=SCRIPT),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="how long it may take", rich_help_panel=SCRIPT)
+]
+Online = Annotated[
+    bool, typer.Option("--online", help="let the script ask model and data hubs", rich_help_panel=SCRIPT)
+]

@@ -83,6 +83,7 @@ class TensorScan:
     nan: int = 0  # elements
     inf: int = 0
     zero: bool = False  # it has elements, and all are zero
+    negative: bool = False  # an element is below zero; looked at only where none may be: squares and their means
     largest: float = 0.0  # absolute value of the largest finite element
 
 

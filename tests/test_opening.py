@@ -477,11 +477,11 @@ def test_a_checkpoint_without_a_step_is_never_the_newest(run_of_files):
 
 
 def test_a_run_has_one_source_for_its_steps(tmp_path):
-    """The number in the name where all have one, else the counter, and not Accelerate's own `step`."""
+    """The counter inside, whatever number is in the name; the name counts epochs here."""
     for name, step in (("epoch_1.pt", 70), ("epoch_2.pt", 140)):
         torch.save(training(step), tmp_path / name)
     with open_path(tmp_path) as run:
-        assert run.steps == (1, 2)
+        assert run.steps == (70, 140)
     torch.save(training(150), tmp_path / "final.pt")
     with open_path(tmp_path) as run:
         assert run.steps == (70, 140, 150)
@@ -507,3 +507,168 @@ def test_a_trainers_missing_part_makes_its_checkpoint_incomplete(tmp_path):
     with open_path(tmp_path) as run:
         assert run.complete == (False, False)
         assert [p.code for p in run.checkpoints[1].problems] == ["accelerate.missing"]
+
+
+def test_what_is_inside_orders_before_names(tmp_path):
+    """`step_10` beside `epoch_1`: the numbers in the names count different things, the counter inside one."""
+    for name, step in (("step_10.pt", 10), ("epoch_1.pt", 30), ("step_20.pt", 20), ("final.pt", 40)):
+        torch.save(training(step), tmp_path / name)
+    with open_path(tmp_path) as run:
+        assert names(run) == ["step_10.pt", "step_20.pt", "epoch_1.pt", "final.pt"]
+        assert run.steps == (10, 20, 30, 40)
+        (said,) = run.problems
+        assert (said.code, said.severity, said.message) == (
+            "run.order",
+            Severity.NOTE,
+            "epoch_1.pt is newer than step_20.pt by what is inside (step 30 after 20), whatever their names say",
+        )
+
+
+@pytest.mark.parametrize("kept", ["optimizer", "scheduler", "step"])
+def test_without_a_counter_other_positions_tell(tmp_path, kept):
+    """The optimizer's step, the scheduler's position where the optimizer counts none, a script's `step`."""
+    for name, steps in (("b.pt", 1), ("a.pt", 3), ("c.pt", 2)):
+        model = torch.nn.Linear(2, 3)
+        made = torch.optim.Adam if kept == "optimizer" else torch.optim.SGD
+        optimizer = made(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+        for _ in range(steps):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            scheduler.step()
+        content = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        more = {"scheduler": {"scheduler": scheduler.state_dict()}, "step": {"step": steps}}
+        torch.save(content | more.get(kept, {}), tmp_path / name)
+    with open_path(tmp_path) as run:
+        assert (names(run), run.steps) == (["b.pt", "c.pt", "a.pt"], (1, 2, 3))
+
+
+def test_a_step_that_counts_the_batches_of_an_epoch_is_no_measure(tmp_path):
+    """It falls where the epoch grows; the optimizer's step does not."""
+    for name, epoch, batch in (("x.pt", 1, 9), ("y.pt", 2, 1), ("z.pt", 2, 5)):
+        content = training(1) | {"epoch": epoch, "step": batch}
+        del content["global_step"]
+        for state in content["optimizer"]["state"].values():
+            state["step"] = torch.tensor(float(epoch * 10 + batch))
+        torch.save(content, tmp_path / name)
+    with open_path(tmp_path) as run:
+        assert (names(run), run.steps) == (["x.pt", "y.pt", "z.pt"], (19, 21, 25))
+
+
+def test_a_damaged_one_stands_where_its_name_has_it(tmp_path):
+    """The names count saves and not steps, but in the same order."""
+    for n in (1, 2, 4):
+        torch.save(training(n * 100), tmp_path / f"ck_{n}.pt")
+    for n in (3, 5):
+        (tmp_path / f"ck_{n}.pt").write_bytes(b"PK")
+    with open_path(tmp_path) as run:
+        assert names(run) == [f"ck_{n}.pt" for n in (1, 2, 3, 4, 5)]
+        assert run.steps == (100, 200, None, 400, None)
+        assert run.newest_complete == 3
+
+
+def test_a_trainers_folders_are_ordered_by_its_state(tmp_path, fixtures_dir):
+    """Whatever number their names have; Accelerate's number saves."""
+    shutil.copytree(fixtures_dir / "hf_trainer/bert/checkpoint-2", tmp_path / "t/checkpoint-9")
+    shutil.copytree(fixtures_dir / "hf_trainer/bert/checkpoint-4", tmp_path / "t/checkpoint-8")
+    with open_path(tmp_path / "t") as run:
+        assert (names(run), run.steps) == (["checkpoint-9", "checkpoint-8"], (2, 4))
+        assert [p.code for p in run.problems] == ["run.order"]
+    one = fixtures_dir / "accelerate/run/checkpoints/checkpoint_1"
+    for n in range(3):
+        shutil.copytree(one, tmp_path / f"a/checkpoint_{n}")
+    with open_path(tmp_path / "a") as run:
+        assert names(run) == ["checkpoint_0", "checkpoint_1", "checkpoint_2"]
+        assert len(set(run.steps)) == 1
+
+
+def lightning_run(folder, fixtures_dir, *places):
+    for place in places:
+        shutil.copytree(fixtures_dir / "lightning/ema", folder / place)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        ("ep", "step", "val"),
+        ("version_0/checkpoints", "version_1/checkpoints"),
+        ("a", "a-b"),
+        ("lightning_logs/version_0/checkpoints", "lightning_logs/version_2/checkpoints"),
+    ],
+)
+def test_several_places_are_refused_and_named(tmp_path, fixtures_dir, places):
+    """No newest is there of several runs, and they are no one checkpoint."""
+    folder = lightning_run(tmp_path / "run", fixtures_dir, *places)
+    with pytest.raises(UsageError, match="in several places") as error:
+        open_path(folder)
+    assert error.value.message.endswith(", ".join(f"{p}/" for p in places))
+    assert error.value.hint == f"name one of them, such as {folder / places[0]}"
+    for place in places:
+        with open_path(folder / place) as run:
+            assert len(run.checkpoints) == 3
+
+
+def test_runs_of_trainers_side_by_side_are_refused(tmp_path, fixtures_dir):
+    """Whoever wrote them; files of the folder itself are named, too."""
+    shutil.copytree(fixtures_dir / "hf_trainer/bert", tmp_path / "all/a")
+    shutil.copytree(fixtures_dir / "accelerate/run", tmp_path / "all/b")
+    shutil.copytree(fixtures_dir / "deepspeed/zero2_bf16", tmp_path / "all/c")
+    shutil.copytree(fixtures_dir / "accelerate/two_process", tmp_path / "all/d")
+    with pytest.raises(UsageError, match=r"places: a/, b/checkpoints/, c/, d/"):
+        open_path(tmp_path / "all")
+    shutil.copytree(fixtures_dir / "accelerate/run", tmp_path / "one")
+    shutil.copy(fixtures_dir / "accelerate/two_process/model.safetensors", tmp_path / "one")
+    with pytest.raises(UsageError, match=r"places: checkpoints/, model.safetensors"):
+        open_path(tmp_path / "one")
+    for name in "xy":
+        (tmp_path / "loose" / name).mkdir(parents=True)
+        torch.save(training(1), tmp_path / "loose" / name / "last.pt")
+    with pytest.raises(UsageError, match=r"places: x/, y/"):
+        open_path(tmp_path / "loose")
+    for name in "xy":
+        (tmp_path / "weights" / name).mkdir(parents=True)
+        for epoch in (1, 2):
+            torch.save({"a.w": torch.ones(2)}, tmp_path / "weights" / name / f"epoch_{epoch}.pt")
+    with pytest.raises(UsageError, match=r"places: x/, y/"):
+        open_path(tmp_path / "weights")
+
+
+def test_the_only_place_is_opened(tmp_path, fixtures_dir):
+    """However deep it lies."""
+    with open_path(lightning_run(tmp_path / "logs", fixtures_dir, "version_0/checkpoints")) as run:
+        assert len(run.checkpoints) == 3
+    shutil.copytree(fixtures_dir / "hf_trainer/bert", tmp_path / "deep/out/run")
+    with open_path(tmp_path / "deep") as run:
+        assert names(run) == ["checkpoint-2", "checkpoint-4"]
+    (tmp_path / "one/x").mkdir(parents=True)
+    torch.save(training(1), tmp_path / "one/x/last.pt")
+    with open_path(tmp_path / "one") as run:
+        assert names(run) == ["last.pt"]
+
+
+def test_a_checkpoint_in_folders_stays_one(tmp_path):
+    """Model and optimizer in a folder each, and stages of a pipeline."""
+    whole = training(1)
+    for name, content in (("model", whole["model"]), ("optim", whole["optimizer"])):
+        (tmp_path / "parts" / name).mkdir(parents=True)
+        torch.save(content, tmp_path / "parts" / name / f"{name}.pt")
+    with open_path(tmp_path / "parts") as checkpoint:
+        assert isinstance(checkpoint, Checkpoint)
+        assert len(checkpoint.optimizers) == 1
+    for stage in "01":
+        (tmp_path / "stages/model" / stage).mkdir(parents=True)
+        torch.save({f"{stage}.w": torch.ones(2)}, tmp_path / "stages/model" / stage / "weights.pt")
+    with open_path(tmp_path / "stages") as checkpoint:
+        assert isinstance(checkpoint, Checkpoint)
+
+
+def test_a_run_of_files_warns_of_checkpoints_below(tmp_path, fixtures_dir):
+    """One of them may be newer."""
+    folder = lightning_run(tmp_path / "run", fixtures_dir, "ep", "step")
+    shutil.copy(folder / "ep/last.ckpt", folder)
+    with open_path(folder) as run:
+        assert names(run) == ["last.ckpt"]
+        (said,) = run.problems
+        assert (said.code, said.severity) == ("run.below", Severity.WARNING)
+        assert said.message == "checkpoints lie in folders below, too, which are not looked at: ep/, step/"

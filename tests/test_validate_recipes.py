@@ -152,17 +152,39 @@ def test_the_workflow(project):
 
 
 def test_the_hook(project):
-    """The hook of the recipe is one that is offered; it runs when a checkpoint is committed, and fails for a damaged one."""
-    offered = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
-    ((wanted,),) = [repo["hooks"] for repo in yaml.safe_load(block("yaml", "repos:"))["repos"]]
-    hook = offered[wanted["id"]]
-    assert hook["pass_filenames"] is False
+    """It runs what is installed when a checkpoint is committed, and fails for a damaged one."""
+    (repo,) = yaml.safe_load(block("yaml", "repos:"))["repos"]
+    (hook,) = repo["hooks"]
+    assert (repo["repo"], hook["language"], hook["pass_filenames"]) == ("local", "system", False)
     files = [p.relative_to(project).as_posix() for p in (project / "checkpoints").rglob("*") if p.is_file()]
     assert [f for f in files if not re.search(hook["files"], f)] == []
-    line = " ".join([hook["entry"], *wanted["args"]])
-    assert shell(project, line).returncode == 0
+    assert shell(project, hook["entry"]).returncode == 0
     damage(project)
-    assert shell(project, line).returncode == 1
+    assert shell(project, hook["entry"]).returncode == 1
+
+
+def test_the_hook_that_is_offered():
+    """It is the one of the recipe, with the folder as an argument, and installs the package."""
+    (offered,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    ((local,),) = [repo["hooks"] for repo in yaml.safe_load(block("yaml", "repos:"))["repos"]]
+    assert (offered["id"], offered["files"], offered["pass_filenames"]) == (local["id"], local["files"], False)
+    assert f"{offered['entry']} checkpoints/" == local["entry"]
+    assert offered["language"] == "python"
+    assert f"- id: {offered['id']}` and `args: [checkpoints/]`" in RECIPES
+
+
+def test_a_manifest(project):
+    """Written, held against, and refused for a run folder or over the one that is held against."""
+    write, hold = block("sh", "--write-manifest").splitlines()
+    assert shell(project, write).returncode == 0
+    assert shell(project, hold).returncode == 0
+    assert shell(project, f"{hold} --write-manifest ./checkpoint_2.manifest").returncode == 2
+    refused = shell(project, "ckpt validate checkpoints --write-manifest run.manifest")
+    assert (refused.returncode, "a manifest is of one checkpoint" in refused.stderr) == (2, True)
+    with (project / "checkpoints/checkpoint_2/model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x7f")
+    assert shell(project, hold).returncode == 1
 
 
 def test_the_configuration(tmp_path):

@@ -24,6 +24,13 @@ def validate(  # noqa: PLR0913  # one parameter for each option of the command
     skip_rules: params.SkipRules = None,
     strict: params.Strict = False,
     fail_on: params.FailOn = None,
+    script: params.Script = None,
+    module: params.Module = None,
+    args: params.ScriptArgs = None,
+    python: params.Python = None,
+    steps: params.Steps = 0,
+    timeout: params.Timeout = 300.0,
+    online: params.Online = False,
     limit: params.RaisedLimits = None,
     progress: Progress | None = None,
 ) -> "ValidateReport":
@@ -33,6 +40,9 @@ def validate(  # noqa: PLR0913  # one parameter for each option of the command
     word. Each check is a rule; `ckpt rules` lists them. Of a run folder every checkpoint is checked, and the newest
     one to resume from is named. Defaults come from [tool.ckpt] of pyproject.toml, or from ckpt.toml.
 
+    With --script your own script is run, with the arguments it would resume with, up to where training would go on,
+    and what it holds then is held against the checkpoint. This runs your code, in a sandbox; nothing else in ckpt does.
+
     Examples:
       ckpt validate checkpoint-500                   whole, and consistent?
       ckpt validate checkpoints/                     which is the newest good one?
@@ -41,6 +51,7 @@ def validate(  # noqa: PLR0913  # one parameter for each option of the command
       ckpt validate ck/ --write-manifest ck.sha256   against bit rot, later:
       ckpt validate ck/ --manifest ck.sha256
       ckpt validate ck/ --format github              in a workflow
+      ckpt validate last.pt --script train.py -- --resume {checkpoint}
 
     Exit codes:
       0   resumable, as far as was checked
@@ -48,10 +59,15 @@ def validate(  # noqa: PLR0913  # one parameter for each option of the command
       2   could not be judged: unreadable, or weights alone
       70  a bug of ckpt
     """
-    from ckpttool.commands._validate import choices, validating  # `--help` must not pay for it
+    from ckpttool.commands._validate import asked, choices, validating  # `--help` must not pay for it
 
+    question = asked.question(
+        os.fspath(path), script=script, module=module, args=args, python=python, steps=steps, seconds=timeout,
+        online=online,
+    )  # fmt: skip
     wanted = choices.choices(
         values=values, no_values=no_values, crc=crc, counters=counters, rules=rules, skip_rules=skip_rules,
         strict=strict, fail_on=fail_on, limits=limit, against=against, manifest=manifest, write_manifest=write_manifest,
+        question=question,
     )  # fmt: skip
     return validating.report(os.fspath(path), wanted, progress)

@@ -1,7 +1,9 @@
 """Layouts: where each trainer puts what it saved. The order of `LAYOUTS` is the precedence; the last takes all."""
 
 from ckpttool.layouts._assembly import INDEX, may_hold
+from ckpttool.layouts._param_names import trainable
 from ckpttool.layouts._recast import Recast, recast, recast_arguments
+from ckpttool.layouts._schedulers import candidates as scheduler_classes
 from ckpttool.layouts._spots import key_text
 from ckpttool.layouts._step_names import is_trainer_folder, says_step, step_in_name
 from ckpttool.layouts._unreadable import unreadable
@@ -33,8 +35,10 @@ __all__ = [
     "recast",
     "recast_arguments",
     "says_step",
+    "scheduler_classes",
     "some",
     "step_in_name",
+    "trainable",
     "unreadable",
 ]
 

@@ -8,12 +8,12 @@ from ckpttool.sources import ByteSpan, Folder
 
 
 def read_json(folder: Folder, name: str, limits: Limits) -> object:
-    """Parse a JSON file of a folder.
+    """Parse a JSON file of a folder, as trainers do: UTF-8 without a byte order mark.
 
     Raises:
         LimitExceeded: it is longer than `limits.header`.
         CkptError: it cannot be read.
-        ValueError, RecursionError: it is no JSON.
+        ValueError, RecursionError: it is no JSON; UnicodeDecodeError, which is one too, where it is no UTF-8.
     """
     source = folder.open(name)
     if source.size > limits.header:
@@ -22,5 +22,5 @@ def read_json(folder: Folder, name: str, limits: Limits) -> object:
             where=name,
             hint=f"raise it with --limit header={source.size}",
         )
-    value: object = json.loads(source.read(ByteSpan(0, source.size)))
+    value: object = json.loads(str(source.read(ByteSpan(0, source.size)), encoding="utf-8"))
     return value

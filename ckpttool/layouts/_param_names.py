@@ -58,7 +58,7 @@ def named(optimizer: OptimizerState, beside: Sequence[Weights]) -> OptimizerStat
 
 def _are_certain(names: _Names, shapes: list[list[_Shape | None]], weights: Weights) -> bool:
     """Whether every name follows from its shape alone, whatever the order."""
-    have = Counter(weights.tensors[name].shape for name in _trainable(weights))
+    have = Counter(weights.tensors[name].shape for name in trainable(weights))
     pairs = (pair for group in zip(names, shapes, strict=True) for pair in zip(*group, strict=True))
     return all(name is None or (shape is not None and have[shape] == 1) for name, shape in pairs)
 
@@ -115,7 +115,7 @@ def _factored(entry: Mapping[str, Value]) -> _Shape | None:
 
 def _by_shapes(shapes: list[list[_Shape | None]], weights: Weights) -> _Names | None:
     """The sure names; None where the optimizer cannot belong to these weights."""
-    names = list(_trainable(weights))
+    names = list(trainable(weights))
     held = [weights.tensors[n].shape for n in names]
     if sum(map(len, shapes)) > len(names) or (len(shapes) + 1) * len(names) * _ROUNDS > _MOST_WORK:
         return None
@@ -136,7 +136,7 @@ def _unique(shapes: list[list[_Shape | None]], names: list[str], held: list[_Sha
     return [[by_shape[s] if s is not None and have[s] == 1 else None for s in group] for group in shapes]
 
 
-def _trainable(weights: Weights) -> Iterator[str]:
+def trainable(weights: Weights) -> Iterator[str]:
     """Names that may be parameters, each tensor once: `parameters()` gives tied ones under their first name."""
     seen: set[Any] = set()
     for name, tensor in weights.tensors.items():

@@ -26,7 +26,7 @@ def scaler(spot: Spot, found: list[LossScale]) -> Verdict:
         return Verdict.NO
     if not entries:
         return _disabled(spot, found)
-    if entries.keys() >= _GRAD_SCALER:
+    if entries.keys() >= _GRAD_SCALER or _is_left_of(spot, entries):
         found.append(_of_state_dict(spot, entries))
         return Verdict.PART
     if entries.keys() >= _MEGATRON:
@@ -38,6 +38,14 @@ def scaler(spot: Spot, found: list[LossScale]) -> Verdict:
     apex = list(_of_apex(spot, entries))
     found.extend(apex)
     return Verdict.PART if apex else Verdict.NO
+
+
+def _is_left_of(spot: Spot, entries: Mapping[Any, Value]) -> bool:
+    """Whether it is a GradScaler's state that lost keys: most are there, or it is called a scaler."""
+    kept = len(_GRAD_SCALER & entries.keys())
+    named = spot.role is Role.SCALER or words.is_scaler(spot.word)
+    only = entries.keys() <= _GRAD_SCALER | {"_growth_tracker"}
+    return only and (kept > 2 or (named and kept > 0))  # noqa: PLR2004  # of four
 
 
 def scale_beside_optimizer(spot: Spot, entries: Mapping[Any, Value]) -> LossScale | None:

@@ -15,6 +15,7 @@ from ckpttool.values import Opaque, TensorRef, Value
 # Classes by the keys that only they write; the first that fits wins.
 _CLASSES = (
     (("_schedulers", "_milestones"), ("SequentialLR",)),
+    (("_schedulers", "last_epoch"), ("SequentialLR",)),
     (("_schedulers",), ("ChainedScheduler",)),
     (("num_bad_epochs", "patience"), ("ReduceLROnPlateau",)),
     (("lr_lambdas",), ("LambdaLR", "MultiplicativeLR")),
@@ -33,6 +34,11 @@ _CLASSES = (
     (("base_values", "param_group_field"), ("timm scheduler",)),
     (("last_batch_iteration",), ("DeepSpeed scheduler",)),
     (("gamma", "last_epoch"), ("ExponentialLR",)),
+    # What is left of a state that lacks a key.
+    (("_milestones", "last_epoch"), ("SequentialLR",)),
+    (("patience", "cooldown_counter"), ("ReduceLROnPlateau",)),
+    (("T_mult", "last_epoch"), ("CosineAnnealingWarmRestarts",)),
+    (("_schedule_phases",), ("OneCycleLR",)),
 )
 _BESIDE_LAST_EPOCH = frozenset(
     ("base_lrs", "_step_count", "_last_lr", "num_bad_epochs", "T_max", "step_size", "total_iters")
@@ -71,6 +77,7 @@ def _by_keys(fields: Mapping[Any, Value]) -> bool:
         all(k in fields for k in keys)
         for keys in (
             ("_schedulers", "_last_lr"),
+            ("base_lrs", "_last_lr"),
             ("lr_lambdas", "last_epoch"),
             ("num_bad_epochs", "patience"),
             ("max_lr", "lr_decay_style", "num_steps"),

@@ -20,6 +20,7 @@ from ckpttool.values import Opaque, Value
 
 _STATE = "trainer_state.json"
 _ARGUMENTS = "training_args.bin"
+_OPTIMIZER = re.compile(r"rank\d+-of-\d+-optimizer\.pt|optimizer[^/]*/|(?:.*/)?[^/]*optim_states\.pt")  # in pieces
 _RNG = re.compile(r"rng_state(?:_(\d+))?\.pth")
 _FILES = (
     ("optimizer.pt", Role.OPTIMIZER),
@@ -143,7 +144,9 @@ def _check_pair(reading: Reading) -> None:
 
     Source: transformers/trainer.py, `_load_optimizer_and_scheduler`
     """
-    have = [name for name in ("optimizer.pt", "scheduler.pt") if name in reading.names]
+    optimizer = any(name == "optimizer.bin" or _OPTIMIZER.match(name) for name in reading.names)
+    have = ["optimizer.pt"] if optimizer else []
+    have += [name for name in ("optimizer.pt", "scheduler.pt") if name in reading.names and name not in have]
     if len(have) == 1:
         missing = "scheduler.pt" if have == ["optimizer.pt"] else "optimizer.pt"
         reading.log.add(

@@ -13,7 +13,9 @@ from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, Role, Run
 from ckpttool.opening.converted import open_one_folder
 from ckpttool.opening.files import open_file
-from ckpttool.opening.siblings import completeness, in_step_order
+from ckpttool.opening.places import places_of
+from ckpttool.opening.siblings import completeness
+from ckpttool.opening.steps import in_step_order
 from ckpttool.sources import ByteSpan, Folder
 
 _KEPT_OPEN = 16  # checkpoints of a run; the files of the others are opened again when their values are read
@@ -58,15 +60,15 @@ def member_folders(here: Listing) -> list[Path]:
     trainers = [name for name in here.folders if is_trainer_folder(name)]
     if trainers:
         return [here.path / name for name in trainers]
-    if _is_checkpoint(here.files):
+    if is_checkpoint(here.files):
         return []
     points = any(name in here.files for name in _POINTERS)
-    named = [n for n in here.folders if says_step(n) or (points and _is_checkpoint(listing(here.path / n).files))]
+    named = [n for n in here.folders if says_step(n) or (points and is_checkpoint(listing(here.path / n).files))]
     inside = [listing(here.path / name) for name in named]
     return [i.path for i in inside] if any(map(_may_be_member, inside)) else []
 
 
-def _is_checkpoint(files: Iterable[str]) -> bool:
+def is_checkpoint(files: Iterable[str]) -> bool:
     """Whether a folder has a file at its top that only a checkpoint has."""
     return any(
         name in _TOP_MARKS
@@ -101,6 +103,7 @@ def files_of_run(checkpoint: Checkpoint) -> tuple[list[str], list[str]]:
 
     A file is a checkpoint by itself where it holds weights and an optimizer or a counter, or where a step is in its
     name. Two models with their own optimizers side by side (a GAN's) have different names and stay one checkpoint.
+    Files of folders below that are runs of their own are left out.
     """
     names: dict[str, frozenset[str]] = {}
     for weights in checkpoint.weights:
@@ -108,8 +111,9 @@ def files_of_run(checkpoint: Checkpoint) -> tuple[list[str], list[str]]:
             names[weights.at.file] = frozenset(weights.tensors)
     whole = {o.at.file for o in checkpoint.optimizers} | {c.at.file for c in checkpoint.counters}
     group = Tally(n for f, n in names.items() if f in whole or step_in_name(f) is not None).most_common(1)
-    loadable = [f.name for f in checkpoint.files if may_hold(f.name)]
-    alone = whole and len(loadable) == len(names) == 1
+    below = tuple(f"{place}/" for place in places_of(checkpoint))
+    loadable = [f.name for f in checkpoint.files if may_hold(f.name) and not f.name.startswith(below)]
+    alone = whole & names.keys() and len(loadable) == len(names) == 1
     if not group or (group[0][1] == 1 and not alone):
         return [], []
     members = [f for f, n in names.items() if n == group[0][0]]
@@ -134,7 +138,7 @@ def _run(here: Listing, members: Sequence[Path], open_one: Callable[[Path], Chec
     _say_others(log, here.path, others)
     _say_links(log, here, [m.name for m in members])
     _say_pointer(log, here.path, [m.name for m in members])
-    ordered, steps = in_step_order(opened)
+    ordered, steps = in_step_order(opened, log)
     layouts = Tally(c.layout for c in ordered if c.layout)
     return Run(
         path=str(here.path),
@@ -173,7 +177,7 @@ def _beside(here: Listing, members: Container[str]) -> list[str]:
 
 
 def _holds_saved(files: Iterable[str]) -> bool:
-    return _is_checkpoint(files) or any(name.endswith(_SAVED) for name in files)
+    return is_checkpoint(files) or any(name.endswith(_SAVED) for name in files)
 
 
 def _say_links(log: FindingLog, here: Listing, members: Container[str]) -> None:

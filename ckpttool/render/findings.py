@@ -11,6 +11,7 @@ from typing import Any
 from ckpttool.blocks import Severity
 from ckpttool.render.printable import printable
 
+FOLDER = "folder"  # in place of the verdict of a run's folder, which is no checkpoint
 UNREADABLE = "unreadable"  # the verdict where there is none, because nothing could be read
 
 
@@ -45,15 +46,18 @@ class ToldCheckpoint:
 
 
 def checkpoints(document: Mapping[str, Any]) -> Iterator[ToldCheckpoint]:
-    """The checkpoints of a document: all of a run, else the one.
+    """The checkpoints of a document: all of a run, else the one; before them the run's folder, if it has findings.
 
     Args:
         document: with `path`, and either `verdict`, `findings` and `not_checked`, or `error` where nothing could be
             read; `fail_on` is the severity from which on a finding fails; `checkpoints` are those of a run, the last
-            of which the exit code speaks of.
+            of which the exit code speaks of; `folder_findings` are of its folder, and fail nothing.
     """
     members = document.get("checkpoints") or [document]
     threshold = Severity(document.get("fail_on", Severity.SILENT))
+    if document.get("folder_findings"):
+        folder = {"path": document["path"], "verdict": FOLDER, "findings": document["folder_findings"]}
+        yield _checkpoint(folder, threshold, speaks=False)
     for n, member in enumerate(members, 1):
         yield _checkpoint(member, threshold, speaks=n == len(members))
 

@@ -1,4 +1,4 @@
-"""Findings as JUnit XML: a suite for each checkpoint, a test for each rule.
+"""Findings as JUnit XML: a suite for each checkpoint, a test for each rule; of a run's folder a test for each finding.
 
 A test fails for what fails the command, so that a report of tests and the exit code say the same; what a rule found
 beside that stands in the test's output. A rule that could not look was skipped, and says why.
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ckpttool.render.extras import needed
-from ckpttool.render.findings import UNREADABLE, ToldCheckpoint, ToldFinding, checkpoints, rules
+from ckpttool.render.findings import FOLDER, UNREADABLE, ToldCheckpoint, ToldFinding, checkpoints, rules
 
 if TYPE_CHECKING:
     from junitparser import TestCase, TestSuite
@@ -47,7 +47,7 @@ def write(document: Mapping[str, Any], stream: TextIO) -> None:
 
 def _suite(checkpoint: ToldCheckpoint, codes: list[str]) -> "TestSuite":
     junit = needed("junitparser")
-    found: dict[str, list[ToldFinding]] = {code: [] for code in codes}
+    found: dict[str, list[ToldFinding]] = {code: [] for code in codes if checkpoint.verdict != FOLDER}
     for finding in checkpoint.findings:
         found.setdefault(finding.code, []).append(finding)
     suite: TestSuite = junit.TestSuite(checkpoint.path)

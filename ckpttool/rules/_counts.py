@@ -19,6 +19,7 @@ _NAMED = {
     "megatron": re.compile(r"iter_(\d{1,18})"),
 }
 _SATURATED = {"bfloat16": 256, "float16": 2048}  # where adding 1 to a narrow `step` stops to change it
+MOST_ACCUMULATED = 64  # batches to one step of the optimizer
 _STATIC = ("LossScaler object", "DeepSpeed fp16 optimizer")  # of bf16 and fp32: the scale never moves
 
 
@@ -93,6 +94,12 @@ def _gathered(case: Case) -> Counts:
         processes=max(len({r.rank for r in checkpoint.rng if r.rank is not None}), 1),
         epoch=epoch,
     )
+
+
+def accumulated(counted: int, taken: int) -> bool:
+    """Whether a counter of batches fits an optimizer that steps once for several of them."""
+    most = min(MOST_ACCUMULATED, counted)
+    return counted > taken > 0 and any(taken in (counted // k, -(-counted // k)) for k in range(2, most + 1))
 
 
 def partner(case: Case, scheduler: SchedulerState) -> int | None:

@@ -43,7 +43,7 @@ def driven_by(checkpoint: Checkpoint, scheduler: SchedulerState) -> tuple[Optimi
     """
     bases, last = base_rates(scheduler.fields), last_rates(scheduler)
     fitting = [o for o in checkpoint.optimizers if len(o.groups) == len(last or bases)]
-    begun = [o for o in fitting if alike(rates_of(o, "initial_lr"), bases)]
+    begun = [o for o in fitting if bases and alike(rates_of(o, "initial_lr")[: len(bases)], bases)]
     if begun:
         return tuple(begun)
     return tuple(fitting) if len(checkpoint.optimizers) == 1 else ()

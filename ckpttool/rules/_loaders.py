@@ -135,6 +135,10 @@ def exception_of_broken(file: str, found: Finding) -> str:
         file = file.removesuffix(".index.json")
     if not found.code.startswith(("file.", "json.", "index.")):
         return ""
+    if found.message.endswith("holds no JSON object"):
+        return "TypeError"  # an object of Python is made of its entries
+    if found.code == "json.damaged" and "codec can't decode" in found.message:
+        return "UnicodeDecodeError"
     if known := _of_library(file):
         return known
     if found.code == "file.truncated" and "zip archive" in found.message:

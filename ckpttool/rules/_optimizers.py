@@ -129,7 +129,9 @@ def trained(checkpoint: Checkpoint) -> str:
     for name in _COUNTS:
         for counter in checkpoint.counters:
             value = number(counter.value)
-            if counter.name == name and value is not None and value > 0:
+            # Accelerate's own counts batches, of which several may make the first step.
+            batches = counter.key.endswith("(random_states)")
+            if counter.name == name and value is not None and value > 0 and not batches:
                 return f"{counter.key} {figure(value)}"
     for scheduler in checkpoint.schedulers:
         value = number(scheduler.fields.get("last_epoch"))

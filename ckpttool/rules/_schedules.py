@@ -21,6 +21,7 @@ _COMMON = frozenset(
     ("base_lrs", "last_epoch", "_step_count", "_last_lr", "_is_initial", "_get_lr_called_within_step", "verbose")
 )
 _CONTAINERS = frozenset(("_schedulers", "_milestones", "last_epoch", "_last_lr", "_step_count", "verbose"))
+_SCALED = ("triangular2", "exp_range")  # modes of CyclicLR that are asked for
 _MOST_NESTED = 8  # schedulers of schedulers
 _UNKNOWN = (LookupError, ArithmeticError, ValueError, TypeError)  # what a form raises over fields it cannot use
 
@@ -192,7 +193,9 @@ def schedule_of(fields: _Fields, held: Sequence[_Fields] = ()) -> Schedule | Non
         certain = len({_reals(p.get("base_lrs")) for p in inside}) == 1 and all(k.certain and k.alone for k in known)
         return Schedule(name, certain, fields, held)
     found = _class_of(fields)
-    return Schedule(found.name, found.certain, fields, held) if found else None
+    # A function of the script's own scales where the mode is the default.
+    certain = found is not None and (found.certain or fields.get("mode") in _SCALED)
+    return Schedule(found.name, certain, fields, held) if found else None
 
 
 def base_rates(fields: _Fields) -> tuple[float, ...]:
@@ -246,14 +249,18 @@ def _chained(fields: _Fields, step: float, held: Sequence[_Fields], deeper: int)
     rates: list[float] = []
     for part in _items(fields["_schedulers"]):
         found = _class_of(part)
-        low = number(part.get("eta_min")) if found and found.name == "CosineAnnealingLR" else None
-        if found is None or not (found.factor or low == 0):
+        if found is None or not (found.factor or _falls_to_zero(found, part, step)):
             raise LookupError("class")
         bases = _reals(part.get("base_lrs"))
         inside = _rates(part, step, held, deeper)
         rates = rates or list(bases)
         rates = [rate * now / base for rate, now, base in zip(rates, inside, bases, strict=True)]
     return tuple(rates)
+
+
+def _falls_to_zero(found: _Class, part: _Fields, step: float) -> bool:
+    """Whether a cosine only multiplies so far: it adds to the rate where it begins to rise again."""
+    return found.name == "CosineAnnealingLR" and number(part.get("eta_min")) == 0 and step <= _real(part, "T_max")
 
 
 def _items(value: Value) -> Sequence[Any]:

@@ -6,7 +6,9 @@ Sources: torch/optim/*.py of 2.13: keys that `step` reads and `__setstate__` doe
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ckpttool.elements import number
 from ckpttool.model import OptimizerState
+from ckpttool.values import Value
 
 
 def _keys(text: str) -> frozenset[str]:
@@ -24,6 +26,11 @@ class TorchClass:
     state: frozenset[str] = frozenset()  # of every parameter with a state
     shaped: frozenset[str] = frozenset()  # state that has the shape of its parameter
     at_load: frozenset[str] = frozenset(("step",))  # state that `load_state_dict` reads already
+
+    @property
+    def reads_step(self) -> bool:
+        """Whether the step count goes into the update, and not only up by one."""
+        return "step" in self.state and self.name not in _COUNT_ALONE
 
     def asks_for(self, hyperparameters: Collection[str]) -> frozenset[str]:
         """Keys that a group lacks."""
@@ -74,6 +81,9 @@ _CLASSES = (
 _FEWEST_KEYS = "SparseAdam"
 _TABLE = {made.name: made for made in _CLASSES}
 _SWITCHES = _keys("capturable differentiable")
+_COUNT_ALONE = _keys(
+    "RMSprop Adadelta Rprop Muon SGD"
+)  # classes that count steps, if at all, and compute nothing of it
 _SHAPED = frozenset(key for made in _CLASSES for key in made.shaped)
 
 
@@ -102,6 +112,11 @@ def _is_short(made: TorchClass, keys: set[str], state: set[str]) -> bool:
     """
     kept = bool(made.state) and made.state <= state <= made.state | made.shaped
     return kept and keys <= made.group | made.filled and len(made.group - keys) == 1
+
+
+def is_on(flag: Value) -> bool:
+    """Whether Python takes a switch for true: any text but an empty one does, `"no"` too."""
+    return bool(flag) if isinstance(flag, str | list | tuple) else bool(number(flag))
 
 
 def is_surely_torch(optimizer: OptimizerState) -> bool:

@@ -17,7 +17,8 @@ class Rotation:
 
     What: `best_model_checkpoint` of the Trainer against the folders; the training history that `trainer_state.json`
     keeps, of the checkpoint with the highest number against the others; the files that Lightning's ModelCheckpoint says
-    it keeps, in the newest file, against those that are there.
+    it keeps, in the newest file that it wrote, against those that are there. Of several, only the one that wrote the
+    file is looked at, since the others may keep theirs elsewhere.
 
     Why: before it kept `best_global_step`, the Trainer compared whole paths, so after a move it no longer knows its
     best checkpoint: rotation deletes it, and `load_best_model_at_end` goes without. `resume_from_checkpoint=True` takes
@@ -92,20 +93,49 @@ class Rotation:
             return
 
     def _kept(self, case: Case) -> Iterator[Finding]:
-        """Files that ModelCheckpoint believes to be there."""
+        """Files that the ModelCheckpoint which wrote this one believes to be beside it."""
         here = {Path(c.path).name for c in case.run.checkpoints} if case.run is not None else set()
-        for custom in case.checkpoint.custom:
-            if not custom.name.startswith("callbacks.ModelCheckpoint") or not isinstance(custom.value, dict):
-                continue
-            gone = sorted({PurePath(p).name for p in _paths(custom.value)} - here)
+        for name, state in _writers(case.checkpoint):
+            gone = sorted({PurePath(p).name for p in _paths(state) if _is_beside(p, state)} - here)
             if gone:
                 yield Finding(
                     code=self.code,
                     severity=Severity.WARNING,
-                    where=custom.name,
+                    where=name,
                     message=f"ModelCheckpoint says that it keeps {', '.join(gone)}, which is not beside this file",
                     hint="get it from where the run was, if it is to be the best or the one to go back to",
                 )
+
+
+def _writers(checkpoint: Checkpoint) -> list[tuple[str, Mapping[Any, Any]]]:
+    """The ModelCheckpoints that say they wrote this file; none where several of different folders may have.
+
+    Each has a folder of its own, and the others' files are not beside this one; nor is their state of this moment,
+    when they have yet to write theirs.
+    """
+    own = Path(checkpoint.path).absolute()
+    found: list[tuple[str, Mapping[Any, Any]]] = [
+        (custom.name, custom.value)
+        for custom in checkpoint.custom
+        if custom.name.startswith("callbacks.ModelCheckpoint") and isinstance(custom.value, dict)
+    ]
+    wrote = [(n, s) for n, s in found if any(PurePath(p).name == own.name and _is_beside(p, s) for p in _paths(s))]
+    of_here = [(n, s) for n, s in wrote if _folder(s) in (str(own.parent), str(own.parent.resolve()))]
+    called = [(n, s) for n, s in wrote if PurePath(_folder(s)).name == own.parent.name]
+    if len({_folder(s) for _, s in wrote}) > 1:  # `last.ckpt` of each, say
+        wrote = of_here or called
+    return wrote if len({_folder(s) for _, s in wrote}) == 1 else []
+
+
+def _folder(state: Mapping[Any, Any]) -> str:
+    """Where a ModelCheckpoint writes; empty in files of Lightning before 1.6, which do not say."""
+    folder = state.get("dirpath")
+    return folder if isinstance(folder, str) else ""
+
+
+def _is_beside(path: str, state: Mapping[Any, Any]) -> bool:
+    """Whether a file lies where its ModelCheckpoint writes, and not where it did before a resume elsewhere."""
+    return not _folder(state) or str(PurePath(path).parent) == str(PurePath(_folder(state)))
 
 
 def _paths(state: Mapping[Any, Any]) -> Iterator[str]:

@@ -8,12 +8,14 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import Checkpoint, Role
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._places import figure
 from ckpttool.rules._trained import resumes, siblings
 from ckpttool.values import GlobalRef
 
 _SWITCHES = ("model_ema", "use_ema", "ema", "with_ema", "enable_ema", "use_ema_weights")
 _DECAYS = ("ema_decay", "ema_rate")
 _WORD = re.compile(r"(?:^|[^a-z])ema(?:$|[^a-z])|averag|shadow|swa")
+_STOCHASTIC = "StochasticWeightAveraging"  # which keeps its average in its own state
 _LIGHTNING_KEYS = ("current_model_state", "averaging_state")
 
 
@@ -63,7 +65,7 @@ class EmaMissing:
         root = here.contents[""].root
         callbacks = root.get("callbacks") if isinstance(root, dict) else None
         named = [_class_of(k) for k in callbacks] if isinstance(callbacks, dict) else []
-        averaging = next((n for n in named if n.endswith("WeightAveraging")), "")
+        averaging = next((n for n in named if n.endswith("WeightAveraging") and n != _STOCHASTIC), "")
         lacking = [k for k in _LIGHTNING_KEYS if k not in root] if isinstance(root, dict) else []
         are = "is" if len(lacking) == 1 else "are"
         if averaging and lacking:
@@ -72,6 +74,14 @@ class EmaMissing:
                 lacking[0],
                 f"{averaging} was among the callbacks, and {' and '.join(lacking)} {are} not "
                 "there: the trained and the averaged weights both start from state_dict",
+            )
+        stochastic = callbacks.get(_STOCHASTIC) if isinstance(callbacks, dict) else None
+        updates = number(stochastic.get("n_averaged")) if isinstance(stochastic, dict) else None
+        if isinstance(stochastic, dict) and updates and updates > 0 and stochastic.get("average_model_state", 0) == {}:
+            yield self._finding(
+                Severity.WARNING,
+                f"callbacks.{_STOCHASTIC}.average_model_state",
+                f"{_STOCHASTIC} averaged {figure(updates)} times, and its average is empty",
             )
 
     def _finding(self, severity: Severity, where: str, message: str) -> Finding:

@@ -12,7 +12,7 @@ from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._against import Pair, pairs
 from ckpttool.rules._places import count, place, place_of
 from ckpttool.rules._trained import Precision, said_precision
-from ckpttool.values import Value
+from ckpttool.values import TensorRef, Value
 
 _LARGEST_HALF = 65504.0  # of float16
 _SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
@@ -24,7 +24,8 @@ class OtherDtype:
     """Weights are of another type than the model they go to, which casts them without a word.
 
     What: held against another checkpoint, the types name by name; by itself, the type that `config.json` names
-    (`dtype`, `torch_dtype`) against that of the weights, and with `--values` weights beyond 65,504 where float16 is
+    (`dtype`, `torch_dtype`) against that of the weights (silent where the Trainer's optimizer has moments of the type
+    that is named, so that the weights were cast), and with `--values` weights beyond 65,504 where float16 is
     meant.
 
     Why: `load_state_dict` copies into the parameter that is there, whatever its type: float32 into float16 loses digits
@@ -73,13 +74,22 @@ class OtherDtype:
         if meant is None or meant.family != "float" or len(held) != 1 or meant.name in held:
             return
         (name,) = held
+        lost = case.checkpoint.layout == "hf-trainer" and _loses(meant.name, name) and _moments_are(case, meant)
+        also = ", which the optimizer's moments are" if lost else ""
+        then = (
+            f"digits were lost, and the Trainer loads what is left into {meant.name}"
+            if lost
+            else f"from_pretrained casts them to {meant.name}"
+        )
         yield Finding(
             code=self.code,
-            severity=Severity.NOTE,
+            severity=Severity.SILENT if lost else Severity.NOTE,
             where=f"config.json: {key}",
-            message=f"it says {meant.name}, and all {count(held[name], 'floating tensor')} of {place(weights.at)} are "
-            f"{name}: from_pretrained casts them to {meant.name}",
-            hint=f"say dtype={name!r} when you load it, or set it in config.json",
+            message=f"it says {meant.name}{also}, and all {count(held[name], 'floating tensor')} of "
+            f"{place(weights.at)} are {name}: {then}",
+            hint="take the weights that were saved with this optimizer"
+            if lost
+            else f"say dtype={name!r} when you load it, or set it in config.json",
         )
 
     def _too_large(self, case: Case) -> Iterator[Finding | NotChecked]:
@@ -106,6 +116,15 @@ class OtherDtype:
                 f"{worst.largest:.6g} in {worst.name}: in float16 ({said.key}={said.value}) they are Inf",
                 hint="train in bfloat16 or float32",
             )
+
+
+def _moments_are(case: Case, meant: DType) -> bool:
+    """Whether every moment of the optimizers is of a type."""
+    entries = (e for o in case.checkpoint.optimizers for e in o.state.values())
+    kinds = {
+        v.dtype.name for e in entries for k, v in e.items() if isinstance(v, TensorRef) and v.shape and k != "step"
+    }
+    return kinds == {meant.name}
 
 
 def _loses(here: str, there: str) -> bool:

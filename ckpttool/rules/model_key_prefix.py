@@ -1,6 +1,6 @@
 """`model.key-prefix`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
@@ -8,6 +8,7 @@ from ckpttool.model import Role, Weights
 from ckpttool.names import leading, without_wrappers
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._against import RAISED, Pair, loads_strictly, pairs, raising
+from ckpttool.rules._hf_models import prefix_of
 from ckpttool.rules._places import count, place
 from ckpttool.rules._trained import is_adapter
 
@@ -33,10 +34,12 @@ class KeyPrefix:
 
     What: `module.`, `_orig_mod.`, `_forward_module.`, `_fsdp_wrapped_module.`, `_checkpoint_wrapped_module.` and
     `base_model.model.`, at any depth and in any order. Held against another checkpoint: names that match only without
-    them, or without a prefix such as `model.` that one side has before all of its names.
+    them, or without a prefix such as `model.` that one side has before all of its names. In a folder of the
+    Trainer also names without the prefix that the class in config.json puts before them.
 
     Why: names with a prefix fit a model that is wrapped in the same way when it loads, and no other: strict loading
-    raises, and `strict=False` loads nothing and says nothing, so that training goes on from random weights.
+    raises, and `strict=False` loads nothing and says nothing, so that training goes on from random weights. So does the
+    Trainer, which saves the model without wrappers.
 
     Example: `0 of 28 names are spelled as in OTHER, 28 without _orig_mod.`
 
@@ -68,15 +71,25 @@ class KeyPrefix:
         inside = [n for n in names if not _SURE_SEGMENTS.isdisjoint(n.split(".")[:-1])]
         if prefix:
             said = f"all {count(len(names), 'name')} begin with `{prefix}`, which {_who(prefix)} puts there"
+        elif (missed := _base(case, weights, names)) is not None:
+            yield missed
+            return
         elif inside:
             said = f"{len(inside):,} of {count(len(names), 'name')} hold a wrapper's segment, as `{inside[0]}` does"
         else:
             return
+        # The Trainer saves and loads the model that is in the wrapper, with strict=False.
+        unseen = case.checkpoint.layout == "hf-trainer" and bool(prefix)
+        then = (
+            "the Trainer loads with strict=False, and none of them reaches the model"
+            if unseen
+            else f"a model that is not wrapped so raises {RAISED}, or with strict=False loads none of them"
+        )
         yield Finding(
             code=self.code,
-            severity=Severity.NOTE,
+            severity=Severity.SILENT if unseen else Severity.NOTE,
             where=place(weights.at),
-            message=f"{said}: a model that is not wrapped so raises {RAISED}, or with strict=False loads none of them",
+            message=f"{said}: {then}",
             hint=_HINT,
         )
 
@@ -100,6 +113,21 @@ class KeyPrefix:
 
 
 _SURE_SEGMENTS = frozenset(_SURE)
+
+
+def _base(case: Case, weights: Weights, names: Sequence[str]) -> Finding | None:
+    """Names without what the model's class puts before them, in a folder of the Trainer."""
+    known = prefix_of(case.checkpoint.config) if case.checkpoint.layout == "hf-trainer" else None
+    if known is None or any(n.startswith(known[1]) for n in names):
+        return None
+    return Finding(
+        code=KeyPrefix.code,
+        severity=Severity.SILENT,
+        where=place(weights.at),
+        message=f"{known[0]} (config.json) keeps its weights under `{known[1]}`, and none of the names "
+        f"begins so ({names[0]}): the Trainer loads with strict=False, and they do not reach the model",
+        hint="give them the names that the model has: `ckpt convert SRC DST --rename OLD=NEW`",
+    )
 
 
 def _who(prefix: str) -> str:

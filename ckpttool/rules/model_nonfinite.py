@@ -18,13 +18,16 @@ _PARTS = {
 }
 # Observers of quantization begin at Inf and -Inf, masks are made of -Inf.
 _INFINITE = re.compile(r"(?:^|\.)(?:min_vals?|max_vals?|min_value|max_value|best\w*|.*mask|.*bias_mask)$")
+_LEARNED = ("weight", "bias")
+_MASK = re.compile(r"(?:^|\.)(?:\w*attn\w*|\w*attention\w*)\.bias$")  # GPT-2's causal mask is called so
 
 
 class NonFinite:
     """NaN or Inf among the weights or in the optimizer's state.
 
     What: elements that are NaN or Inf, counted for the model, the averaged weights, the optimizer's state and other
-    objects by themselves. Inf alone is normal in masks, in observers of quantization and in single numbers.
+    objects by themselves. Inf alone is normal in masks (square, of zeros and -Inf, and no weight), in observers of
+    quantization and in single numbers that are no parameters.
 
     Why: they load like any other number, every loss after them is NaN, and rotation deletes the good checkpoints one by
     one.
@@ -64,8 +67,16 @@ class NonFinite:
 
 
 def _may_be_infinite(scan: TensorScan) -> bool:
-    """Whether Inf is what it should hold: a single number, an observer's bound, a mask of zeros and -Inf."""
+    """Whether Inf is what it should hold: a single number that is no parameter, an observer's bound, a mask."""
     name = scan.name.rsplit(" of ", 1)[-1]
-    return (
-        scan.tensor.numel == 1 or _INFINITE.search(name) is not None or (scan.part is Role.MODEL and not scan.largest)
-    )
+    if _INFINITE.search(name) is not None:
+        return True
+    learned = scan.part in (Role.MODEL, Role.EMA) and name.rpartition(".")[2] in _LEARNED
+    return (scan.tensor.numel == 1 and not learned) or (_is_triangle(name, scan) and not scan.largest)
+
+
+def _is_triangle(name: str, scan: TensorScan) -> bool:
+    """Whether a tensor of zeros and -Inf is an attention's mask, by its name and its square end."""
+    shape = scan.tensor.shape
+    square = len(shape) > 1 and shape[-1] == shape[-2]
+    return square and (_MASK.search(name) is not None or name.rpartition(".")[2] not in _LEARNED)

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.elements import number
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._optimizers import by_group, state_of, unseen, whole
 from ckpttool.rules._places import place
-from ckpttool.rules._torch_optimizers import TorchClass, torch_class
+from ckpttool.rules._torch_optimizers import TorchClass, is_on, torch_class
 from ckpttool.values import Value
 
 # A switch of a group, and the state that its class needs for it.
@@ -70,7 +69,7 @@ class OptimizerHparamMissing:
         self, optimizer: OptimizerState, made: TorchClass, at: int, params: list[tuple[str, Value]]
     ) -> Iterator[Finding]:
         for switch, classes, key in _SWITCHES:
-            on = made.name in classes and number(optimizer.groups[at].hyperparameters.get(switch))
+            on = made.name in classes and is_on(optimizer.groups[at].hyperparameters.get(switch))
             entries = ((label, state_of(optimizer, param)) for label, param in params) if on else ()
             label = next((label for label, entry in entries if entry and key not in entry), None)
             if label is not None:

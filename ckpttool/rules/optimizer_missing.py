@@ -22,7 +22,9 @@ class OptimizerMissing:
 
     What: progress, a schedule, a loss scale or random states lie beside the weights, and there is no optimizer state.
     Lightning and Accelerate refuse to resume then. The Hugging Face Trainer and timm go on with a new optimizer and
-    say nothing; the Trainer leaves out the schedule too, as it restores both or neither.
+    say nothing; the Trainer leaves out the schedule too, as it restores both or neither. A folder that the Trainer
+    saved with save_only_model=True, as its arguments say, holds weights alone by the user's wish: that is a note, and
+    there is nothing in it to resume, so that it is not judged; that the Trainer would all the same is said.
 
     Why: Adam's moments and its step count start at zero under weights that are far into training; the loss jumps and
     takes hundreds or thousands of steps to come back.
@@ -50,7 +52,8 @@ class OptimizerMissing:
         elif is_distributed(checkpoint) or unread_file(checkpoint):
             yield from unseen(self.code, case)
         elif checkpoint.layout == "hf-trainer":
-            yield self._trainer(case)
+            if all(part.name != "optimizer.pt" for part in checkpoint.files):  # else it holds something else
+                yield self._trainer(case)
         elif any(w.role is Role.MODEL for w in checkpoint.weights):
             yield from self._others(case)
 
@@ -100,7 +103,16 @@ class OptimizerMissing:
         """The Trainer writes `optimizer.pt` with all it resumes from, unless it is told to save the model only."""
         checkpoint = case.checkpoint
         at = trained(checkpoint) or "the saved step"
-        sign = _sign(case, _OF_RESUMES)
+        wish, sign = checkpoint.config.get("save_only_model"), _sign(case, _OF_RESUMES)
+        alone = _part(checkpoint, _OF_RESUMES) == ""
+        if alone and wish is True:
+            message = (
+                f"weights alone, as save_only_model asked: the Trainer resumes from them at {at} without a word, with "
+                "a new optimizer and the schedule's first rates"
+            )
+            return self._finding(Severity.NOTE, "optimizer.pt", message, case)
+        if not sign and wish is False:
+            sign = "training_args.bin says save_only_model=False"
         if not sign:
             message = f"saved without optimizer (save_only_model): resumed at {at}, training goes on with a new one"
             return self._finding(Severity.WARNING, "optimizer.pt", message, case)

@@ -8,11 +8,13 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.dtypes import DType
 from ckpttool.model import OptimizerState, Role
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import pairs, params_of, state_of, unseen, whole
+from ckpttool.rules._optimizers import count_of, pairs, params_of, state_of, unseen, whole
 from ckpttool.rules._places import count, place
-from ckpttool.rules._torch_optimizers import torch_class
-from ckpttool.values import TensorRef
+from ckpttool.rules._torch_optimizers import shaped_by, torch_class
+from ckpttool.values import TensorRef, Value
 
+_BYTE = 8  # bits
+_CAST = "resume from a checkpoint whose moments are as they were"
 _QUANTIZED = ("8bit", "4bit", "Fp8", "(bitsandbytes)")  # in the names of classes that pack their state
 _MASTERS = ("deepspeed", "megatron", "fairseq")  # trainers that step a wider copy of the weights
 
@@ -22,7 +24,8 @@ class OptimizerMomentDtype:
 
     What: the element types of the moments against those of the weights beside them, and against the other
     checkpoint's. Packed 8-bit states are named. Narrow moments can be meant, and wide ones belong to trainers that
-    step a wider copy of the weights, so neither is more than a warning; integers in the place of a moment are silent.
+    step a wider copy of the weights, so neither is more than a warning; integers in the place of a moment are silent,
+    and so are a few moments that are narrower than the others of their parameter.
 
     Why: `load_state_dict` casts every moment to its parameter's type without a word. From float32 to bfloat16 that
     keeps 8 bits of mantissa; from narrow to wide nothing comes back; float16 has lost squares below 6e-8. Integers of
@@ -64,6 +67,7 @@ class OptimizerMomentDtype:
             hint = "they are of a quantized state: load it with the class that wrote it, or start the moments anew"
             yield self._finding(optimizer, Severity.SILENT, message, hint)
             return
+        yield from self._uneven(optimizer, kinds)
         if not kinds or case.checkpoint.layout in _MASTERS:
             return
         weights = (t for w in case.checkpoint.weights if w.role is Role.MODEL for t in w.tensors.values())
@@ -81,6 +85,25 @@ class OptimizerMomentDtype:
             hint = "right where the run trains a wider copy of the weights"
             yield self._finding(optimizer, Severity.NOTE, message, hint)
 
+    def _uneven(self, optimizer: OptimizerState, kinds: Counter[DType]) -> Iterator[Finding]:
+        """Moments of one parameter, which torch makes alike, of which one is narrower; or all of 8 bits."""
+        if kinds and all(d.bits <= _BYTE for d in kinds):
+            message = f"moments are {_names(kinds)}, which no class of torch keeps: digits were lost"
+            yield self._finding(optimizer, Severity.SILENT, message, _CAST)
+            return
+        usual = max(kinds, key=lambda d: (kinds[d], d.bits)).bits if kinds else 0
+        entries = ((label, param) for _, label, param in params_of(optimizer))
+        narrow = [(label, key) for label, param in entries for key in _narrower(optimizer, param, usual)]
+        if narrow:
+            label, key = narrow[0]
+            more = f", as of {count(len(narrow) - 1, 'other')}" if len(narrow) > 1 else ""
+            few = 2 * len(narrow) < count_of(optimizer)
+            message = (
+                f"{key} of {label} is of a narrower type than the other moments of the parameter{more}: torch makes "
+                "them alike, so digits were lost, and load_state_dict casts it back without a word"
+            )
+            yield self._finding(optimizer, Severity.SILENT if few else Severity.WARNING, message, _CAST)
+
     def _against(self, mine: OptimizerState, other: OptimizerState) -> Iterator[Finding]:
         here, there = _types(mine), _types(other)
         if here and there and here.keys() != there.keys():
@@ -89,6 +112,18 @@ class OptimizerMomentDtype:
                 "the parameter's type and says nothing"
             )
             yield self._finding(mine, Severity.WARNING, message, "compare with `ckpt diff`, part optimizer")
+
+
+def _narrower(optimizer: OptimizerState, param: Value, usual: int) -> list[str]:
+    """Moments of a parameter that have fewer bits than another one has, and than most have."""
+    entry = state_of(optimizer, param)
+    bits = {
+        k: v.dtype.bits
+        for k in shaped_by(entry)
+        if isinstance(v := entry[k], TensorRef) and v.kind == "strided" and v.dtype.family == "float"
+    }
+    widest = max(bits.values(), default=0)
+    return [key for key, n in bits.items() if n < min(widest, usual)]
 
 
 def _types(optimizer: OptimizerState) -> Counter[DType]:

@@ -19,7 +19,8 @@ class OptimizerPartialState:
 
     What: parameters that the groups list and `state` does not know. That is right for parameters that are frozen or
     that the model never used, so it is a warning; where an earlier checkpoint of the run had the state it is silent,
-    as torch never drops one. A state that lacks one of its class's keys is an error.
+    as torch never drops one, and so it is for a single weight whose bias has a state. A state
+    that lacks one of its class's keys is an error.
 
     Why: such a parameter starts with new moments when it gets a gradient, in the middle of training. A missing key
     raises: `step` while loading, the others in the first step. torch.distributed.checkpoint raises on any gap.
@@ -54,6 +55,13 @@ class OptimizerPartialState:
             )
             hint = f"resume from {before.path}"
             severity = Severity.SILENT
+        elif (partner := _partner(optimizer, lacking)) is not None:
+            message = (
+                f"{what} without state: {lacking[0][0]}, while {partner} beside it has one, and both get their "
+                "gradients together; load_state_dict takes it silently, and its moments start anew"
+            )
+            hint = "resume from a checkpoint whose state is whole"
+            severity = Severity.SILENT
         else:
             message = f"{what} without state: {some([label for label, _ in lacking])}"
             hint = "right for parameters that are frozen or unused; else their moments start anew"
@@ -86,6 +94,14 @@ class OptimizerPartialState:
                 f"(in torch/optim/{made.module})",
                 hint="resume from a checkpoint whose state is whole, or remove the entry: its moments start anew then",
             )
+
+
+def _partner(optimizer: OptimizerState, lacking: list[tuple[str, Value]]) -> str | None:
+    """The bias beside the only weight that has no state; None where more lack one. A bias alone may well be frozen."""
+    module, _, name = lacking[0][0].rpartition(".")
+    if len(lacking) > 1 or name != "weight":
+        return None
+    return next((label for _, label, _ in params_of(optimizer) if label == f"{module}.bias"), None)
 
 
 def _lacks(optimizer: OptimizerState, at: int, param: Value) -> bool:

@@ -7,6 +7,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Checkpoint, OptimizerState
 from ckpttool.names import without_wrappers
 from ckpttool.protocols import Case, Needs, NotChecked
+from ckpttool.rules._alignment import alignments
 from ckpttool.rules._optimizers import params_of, some, state_of, step_to, unseen, weights_by_name, whole
 from ckpttool.rules._places import count, place
 from ckpttool.rules._torch_optimizers import TorchClass, torch_class
@@ -38,6 +39,7 @@ class OptimizerStateShape:
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
         """One finding an optimizer."""
         yield from unseen(self.code, case)
+        aligned = {id(optimizer) for optimizer, _ in alignments(case.checkpoint)}  # `model.own-optimizer` says it
         for optimizer in whole(case):
             made = torch_class(optimizer)
             if made is None or not made.shaped:
@@ -46,7 +48,7 @@ class OptimizerStateShape:
             wrong = list(_wrong(optimizer, made, weights))
             if wrong:
                 yield self._said(optimizer, made, wrong)
-            elif case.checkpoint.weights and optimizer.names_from == "":
+            elif case.checkpoint.weights and optimizer.names_from == "" and id(optimizer) not in aligned:
                 yield from self._unknown(case.checkpoint, optimizer, made)
 
     def _said(self, optimizer: OptimizerState, made: TorchClass, wrong: list[tuple[Value, str]]) -> Finding:

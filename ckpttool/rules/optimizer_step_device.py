@@ -8,6 +8,8 @@ from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._optimizers import params_of, state_of, step_to, unseen, whole
 from ckpttool.rules._places import count, place
+from ckpttool.rules._torch_optimizers import is_on
+from ckpttool.rules._trained import from_gpu
 from ckpttool.values import StorageRef, TensorRef, Value
 
 _WRONG_ONCE = "1.12.0"  # of torch: the one release that refuses a step on the device
@@ -22,7 +24,8 @@ class OptimizerStepDevice:
     Why: torch keeps `step` on the CPU unless a flag says otherwise. One that was saved on a GPU is loaded to where
     it was: every step then waits for the GPU to read a number, and torch 1.12.0 raises AssertionError. The other way
     round, `load_state_dict` moves the step to the parameter; where that lies on a CPU, the step raises
-    AssertionError, as capturable optimizers want a GPU.
+    AssertionError, as capturable optimizers want a GPU: an error where nothing of the checkpoint was on one, else a
+    warning. A fused step does not ask.
 
     Example: `optimizer.state[0].step: 7 step counts on cuda:0, while capturable and fused are off: each step then waits
     for the device, and torch 1.12.0 raises AssertionError`
@@ -43,7 +46,7 @@ class OptimizerStepDevice:
             if on_device:
                 yield self._on_device(case, optimizer, on_device)
             if on_cpu:
-                yield self._on_cpu(optimizer, on_cpu)
+                yield self._on_cpu(case, optimizer, on_cpu)
 
     def _on_device(self, case: Case, optimizer: OptimizerState, steps: list[tuple[Value, StorageRef]]) -> Finding:
         refuses = (case.installed or {}).get("torch", "").split("+")[0] == _WRONG_ONCE
@@ -62,14 +65,19 @@ class OptimizerStepDevice:
             hint="move them after loading: for s in optimizer.state.values(): s['step'] = s['step'].cpu()",
         )
 
-    def _on_cpu(self, optimizer: OptimizerState, steps: list[tuple[Value, StorageRef]]) -> Finding:
+    def _on_cpu(self, case: Case, optimizer: OptimizerState, steps: list[tuple[Value, StorageRef]]) -> Finding:
+        gpu = from_gpu(case.checkpoint)
+        then = (
+            f"right after a copy to the CPU that goes on on a GPU, as {gpu} says; on a CPU"
+            if gpu
+            else "nothing here was saved on a GPU, and on a CPU"
+        )
         return Finding(
             code=self.code,
-            severity=Severity.WARNING,
+            severity=Severity.WARNING if gpu else Severity.ERROR,
             where=place(optimizer.at, "state", steps[0][0], "step"),
-            message=f"{count(len(steps), 'step count')} on the CPU, while capturable is on: right after a copy to the "
-            "CPU that goes on on a GPU; on a CPU step() raises AssertionError ('If capturable=True, params and "
-            "state_steps must be on supported devices')",
+            message=f"{count(len(steps), 'step count')} on the CPU, while capturable is on: {then} step() raises "
+            "AssertionError ('If capturable=True, params and state_steps must be on supported devices')",
             hint="on a CPU set capturable to False in the groups after loading",
         )
 
@@ -84,9 +92,9 @@ def _misplaced(optimizer: OptimizerState) -> tuple[list[tuple[Value, StorageRef]
         if not isinstance(step, TensorRef) or step.storage is None or "capturable" not in flags:
             continue
         found = (step_to(label, param), step.storage)
-        hosted = flags["capturable"] is True or flags.get("fused") is True
+        hosted = is_on(flags["capturable"]) or is_on(flags.get("fused"))
         if step.storage.location.partition(":")[0] == "cpu":
-            if flags["capturable"] is True:
+            if is_on(flags["capturable"]) and not is_on(flags.get("fused")):
                 on_cpu.append(found)
         elif not hosted and step.storage.location != "meta":
             on_device.append(found)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.model import OptimizerState
+from ckpttool.model import Counter, OptimizerState
 from ckpttool.protocols import Case, Needs
-from ckpttool.rules._bounded import bounded, told
+from ckpttool.rules._bounded import bounded, told, whole
 from ckpttool.rules._counts import Counts, counts_of
 from ckpttool.rules._loops import loops_of
 from ckpttool.rules._places import place
@@ -14,6 +14,8 @@ from ckpttool.rules._places import place
 _OWN_COUNT = ("hf-trainer", "lightning", "deepspeed")  # trainers whose counter is that of optimizer steps
 _FEW_SKIPPED = 32  # steps; from 65536 down to 1 and back again
 _MANY = 10  # more than one step of so many skipped is no loss scale finding its level
+_AVERAGING = "StochasticWeightAveraging"
+_MOST_TIMES = 16  # steps of the optimizer to one that is counted
 _LEAST = 3  # steps; below, one more or less says nothing
 
 _HINT = "resume from a checkpoint whose optimizer was saved with it; Adam goes on from its own count"
@@ -23,7 +25,9 @@ class OptimizerStepMismatch:
     """The optimizer's own step count is not that of the trainer.
 
     What: the largest `step` that the optimizer keeps differs from the trainer's counter (`global_step`,
-    `global_steps`). Fewer are right where a loss scaler skipped steps, and where the trainer says how many.
+    `global_steps`; of a script the `step` at the top). Fewer are right where a loss scaler skipped steps, where the
+    trainer says how many, and where a script counts batches and accumulates gradients. More are right where a script
+    counts within the epoch, or steps several times for each count.
 
     Why: the optimizer is not of this checkpoint, or was lost at an earlier resume. Adam's bias correction and every
     moment go by its own count, so training goes on otherwise than the counter says.
@@ -54,7 +58,8 @@ class OptimizerStepMismatch:
         if severity is None:
             return
         first = counts.optimizers[0].optimizer
-        said = "the loops of Lightning count" if counts.counter is None or _sums(case) else f"{counts.counter.key} is"
+        counter = counts.counter or plain_step(case)
+        said = "the loops of Lightning count" if counter is None or _sums(case) else f"{counter.key} is"
         yield Finding(
             code=self.code,
             severity=severity,
@@ -85,7 +90,17 @@ def expected_steps(case: Case, counts: Counts) -> int | None:
     loops = loops_of(case.checkpoint)
     if loops and loops.steps is not None:
         return loops.steps
-    return None if counts.step is None else counts.step - counts.skipped
+    if counts.step is None:
+        own = plain_step(case)
+        return None if own is None else whole(own.value)
+    return counts.step - counts.skipped
+
+
+def plain_step(case: Case) -> Counter | None:
+    """The `step` that a script keeps at the top of its file, where it keeps no counter of a clearer name."""
+    if case.checkpoint.layout != "plain" or counts_of(case).counter is not None:
+        return None
+    return next((c for c in case.checkpoint.counters if c.name == "step" and len(c.at.path) == 1), None)
 
 
 def counter_is_odd(counts: Counts, taken: int) -> bool:
@@ -109,15 +124,55 @@ def _weighed(case: Case, counts: Counts, taken: int, expected: int) -> tuple[Sev
         few = missing <= _FEW_SKIPPED + expected // _MANY
         said = f", as when the loss scaler skipped {missing:,}"
         return (Severity.NOTE, said) if few else (Severity.WARNING, f"; a loss scaler that skipped {missing:,} is rare")
+    if missing == 1 and layout == "lightning" and _averages(case):
+        return Severity.NOTE, ", as when StochasticWeightAveraging adds an epoch for batch norm that trains nothing"
     if layout == "deepspeed" and missing == -1:
         return Severity.NOTE, ", as DeepSpeed's bf16 optimizer begins with a step that it does not count"
     if layout in _OWN_COUNT:
         return Severity.SILENT, _skipped(counts)
+    return _of_script(counts, taken, expected)
+
+
+def _of_script(counts: Counts, taken: int, expected: int) -> tuple[Severity | None, str]:
+    """The same of a script, which may count batches, or within the epoch."""
+    missing = expected - taken
+    if taken == 0 and expected > 1:
+        return Severity.SILENT, ": torch sets it to 1 with the first state that it makes"
     if max(taken, expected) < _LEAST or abs(missing) <= 1:
         return None, ""
+    if missing < 0 and not _several(taken, expected) and not _within_epoch(counts, taken, expected):
+        return Severity.SILENT, ", and no optimizer takes more steps than a script counts"
+    if counts.counter is None:
+        return None, ""  # a `step` may count anything
     if missing < 0 or (counts.schedulers and all(s.steps == expected for s in counts.schedulers)):
         return Severity.WARNING, ""
     return None, ""  # a counter of batches under gradient accumulation, or of an optimizer made later
+
+
+def _averages(case: Case) -> bool:
+    """Whether Lightning's StochasticWeightAveraging is among the callbacks.
+
+    Source: lightning/pytorch/callbacks/stochastic_weight_avg.py (2.6), `on_train_epoch_start`
+    """
+    contents = case.checkpoint.contents.get("")
+    root = contents.root if contents is not None else None
+    callbacks = root.get("callbacks") if isinstance(root, dict) else None
+    return isinstance(callbacks, dict) and any(isinstance(k, str) and k.startswith(_AVERAGING) for k in callbacks)
+
+
+def _several(taken: int, expected: int) -> bool:
+    """Whether the optimizer steps several times for each step that is counted."""
+    return expected > 0 and taken % expected == 0 and taken // expected <= _MOST_TIMES
+
+
+def _within_epoch(counts: Counts, taken: int, expected: int) -> bool:
+    """Whether the counter starts over with each epoch, all of one length."""
+    epoch = None if counts.epoch is None else int(counts.epoch)
+    for done in () if epoch is None else (epoch - 1, epoch, epoch + 1):
+        whole_epochs = done > 0 and ((taken - expected) % done == 0 or counts.counter is None)
+        if whole_epochs and taken - expected >= done * max(expected, 1):
+            return True
+    return False
 
 
 def _skipped(counts: Counts) -> str:

@@ -9,7 +9,7 @@ from ckpttool.elements import number
 from ckpttool.model import Checkpoint, Counter
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._bounded import bounded, told, whole
-from ckpttool.rules._counts import Counts, counts_of
+from ckpttool.rules._counts import Counts, accumulated, counts_of
 from ckpttool.rules._loops import Loops, loops_of
 from ckpttool.rules._pace import Pace, paces
 from ckpttool.rules._places import place
@@ -83,7 +83,8 @@ class ProgressInconsistent:
         own, agreed = layout in _OWN_COUNT, max(steps)
         skipped = counts.scaled and counts.named is None and counts.step > agreed
         first = not own and abs(counts.step - agreed) <= 1  # a script may begin to count at 0 or at 1
-        if counts.step - counts.skipped == agreed or skipped or first:
+        batches = not own and accumulated(counts.step, agreed)
+        if counts.step - counts.skipped == agreed or skipped or first or batches:
             return
         message = f"{counts.counter.key} is {counts.step:,}; {', '.join(text.format(n) for text, n in witnesses)}"
         hint = f"set {counts.counter.key} to {agreed}, or resume from another checkpoint"

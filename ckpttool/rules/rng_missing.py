@@ -9,6 +9,7 @@ from ckpttool.model import Checkpoint
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._places import count
 from ckpttool.rules._ranks import ranks, world_size
+from ckpttool.rules._rng_slots import slots
 from ckpttool.rules._trained import siblings
 
 _FILES = {"accelerate": "random_states_{}.pkl", "hf-trainer": "rng_state_{}.pth"}
@@ -44,7 +45,7 @@ class RngMissing:
             return
         if checkpoint.layout in _FILES:
             yield from self._of_ranks(case)
-        elif not checkpoint.rng and _is_whole(checkpoint):
+        elif not checkpoint.rng and _is_whole(checkpoint) and not any(slots(checkpoint)):
             written = checkpoint.layout == "plain"  # by a script, which could have saved them
             yield Finding(
                 code=self.code,

@@ -18,7 +18,8 @@ class ScalerCollapsed:
     interval; a scale that is no power of two though it grows and backs off by 2. A static scale of 1 is none.
 
     Why: the scale halves at each overflow, so one that reached 1 says that the gradients overflow whatever the scale:
-    NaN in weights or data. With a scale of 0 gradients are divided by 0, and the first step makes every weight NaN.
+    NaN in weights or data. With a scale of 0 gradients are divided by 0, and the first step makes every weight NaN;
+    with one that is not finite every step is skipped for ever. Nothing is said of either.
 
     Example: `the scale is 0.000244141 and grows again after 2,000 good steps`
 
@@ -45,13 +46,14 @@ class ScalerCollapsed:
     def _scale(self, scaler: LossScale, scale: float) -> Iterator[Finding]:
         least = number(scaler.fields.get("min_scale"))
         if not math.isfinite(scale):
-            yield self._finding(scaler, Severity.WARNING, f"the scale is {scale}: every scaled loss is not finite")
-        elif scale <= 0:
-            yield self._finding(
-                scaler,
-                Severity.WARNING,
-                f"the scale is {scale:g}: gradients are divided by it, and the first step makes weights NaN",
-            )
+            skipped = f"the scale is {scale}: no scaled gradient is finite, so every step is skipped, and it stays so"
+            yield self._finding(scaler, Severity.SILENT, skipped)
+        elif scale == 0:
+            nan = "the scale is 0: gradients of 0 are divided by it, and the first step makes weights NaN"
+            yield self._finding(scaler, Severity.SILENT, nan)
+        elif scale < 0:
+            negative = f"the scale is {scale:g}, to which no scaler comes"
+            yield self._finding(scaler, Severity.WARNING, negative)
         elif scale <= 1 or (least is not None and scale <= least):
             said = f"its least, {figure(least)}" if least is not None and scale <= least else f"{scale:g}"
             yield self._finding(

@@ -9,6 +9,7 @@ from ckpttool.rules._places import place
 from ckpttool.rules._trained import Precision, enabled_scales, said_precision, siblings
 
 _RAISED = "RuntimeError in GradScaler.load_state_dict (torch/amp/grad_scaler.py): The source state dict is empty"
+_PLUGIN = "MixedPrecision"
 
 
 class ScalerEmpty:
@@ -48,6 +49,8 @@ class ScalerEmpty:
         said = said_precision(case.checkpoint)
         if said is not None and said.precision is Precision.FP16:
             return f"{said.key}={said.value}"
+        if case.checkpoint.layout == "lightning" and any(s.name == _PLUGIN for s in case.checkpoint.scalers):
+            return f"Lightning writes {_PLUGIN} only where there is a scale"
         scaled = next((c for c in siblings(case) if enabled_scales(c)), None)
         return (
             "" if scaled is None else f"{scaled.path.rstrip('/').rpartition('/')[2]} of the same run has a loss scale"

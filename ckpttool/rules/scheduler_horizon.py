@@ -1,7 +1,7 @@
 """A schedule ends where training does not."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ckpttool.blocks import Finding, Severity
@@ -13,7 +13,7 @@ from ckpttool.rules._learning_rates import alike, last_rates, position, said
 from ckpttool.rules._places import place
 from ckpttool.rules._schedules import base_rates
 from ckpttool.rules._trained import siblings
-from ckpttool.values import Value
+from ckpttool.rules._trainer_schedules import max_steps, warm_up
 
 _KEYS = {"OneCycleLR": "total_steps", "CosineAnnealingLR": "T_max", "PolynomialLR": "total_iters"}
 _WHOLE = 1e-3  # steps; how near to a whole number a horizon must come that was worked out
@@ -22,14 +22,16 @@ _WHOLE = 1e-3  # steps; how near to a whole number a horizon must come that was 
 class SchedulerHorizon:
     """The end that the schedule was made for is not where training ends.
 
-    What: a stored horizon (`T_max`, `total_steps`, `total_iters`) that is passed, or that ends before `max_steps`;
-    and, of the Trainer's linear and cosine schedules, which store none, the horizon that the learning rate shows
-    against `max_steps`. Whether the script was given another number of steps is not in the checkpoint.
+    What: a stored horizon (`T_max`, `total_steps`, `total_iters`) that is passed, or that ends before `max_steps`. A
+    cosine that is passed rises again, which is how some use it, and a note. Of the Trainer's linear and cosine
+    schedules, which store none, the horizon that the learning rate shows is held against `max_steps`. Whether the
+    script was given another number of steps is not in the checkpoint.
 
     Why: torch's classes bring their old horizon with them and ignore the new one, so the rate stays at its end, or
     rises again. LambdaLR stores none, so the rate jumps to where the new horizon puts it.
 
-    Example: `scheduler.bin: T_max: CosineAnnealingLR stands at step 13 of T_max 10: the learning rate rises again`
+    Example: `scheduler.bin: total_iters: PolynomialLR stands at step 13 of total_iters 10, and max_steps is 20: nothing
+    is learnt at a rate of 0`
 
     Reference: torch/optim/lr_scheduler.py (2.13), `load_state_dict`; transformers optimization.py (5.24),
     transformers#4383; insightface#2143.
@@ -59,10 +61,10 @@ class SchedulerHorizon:
         if name == "OneCycleLR" and step >= end:
             yield self._at_end(case, where, stands, more=more)
         elif name == "CosineAnnealingLR" and step > end:
-            yield self._finding(Severity.WARNING, where, f"{stands}: the learning rate rises again")
+            yield self._finding(Severity.NOTE, where, f"{stands}: the learning rate rises again, as in cycles")
         elif name == "PolynomialLR" and step >= end and more:
             yield self._finding(Severity.WARNING, where, f"{stands}, and {more}: nothing is learnt at a rate of 0")
-        elif more and step == counts_of(case).taken and end < (_max_steps(case.checkpoint) or 0):
+        elif more and step == counts_of(case).taken and end < (max_steps(case.checkpoint) or 0):
             yield self._finding(Severity.WARNING, where, f"{stands}, and {more}: the schedule ends before")
 
     def _at_end(self, case: Case, where: str, stands: str, *, more: str) -> Finding:
@@ -77,13 +79,13 @@ class SchedulerHorizon:
     def _of_function(self, case: Case, scheduler: SchedulerState) -> Iterator[Finding | NotChecked]:
         """The Trainer's schedules by the rate they left; any other function is not in the file."""
         checkpoint, step = case.checkpoint, position(scheduler)
-        kind, total = checkpoint.config.get("lr_scheduler_type"), _max_steps(checkpoint)
+        kind, total = checkpoint.config.get("lr_scheduler_type"), max_steps(checkpoint)
         if checkpoint.layout != "hf-trainer" or kind not in ("linear", "cosine") or total is None or step is None:
             why = "LambdaLR stores neither its function nor where it ends"
             yield NotChecked(code=self.code, why=why)
             return
         bases, last = base_rates(scheduler.fields), last_rates(scheduler)
-        warm = _warm_up(checkpoint.config, total)
+        warm = warm_up(checkpoint.config, total)
         shown = None if checkpoint.config.get("lr_scheduler_kwargs") else _shown(str(kind), last, bases, step, warm)
         if shown is not None and total not in (shown, step):
             yield self._finding(
@@ -95,11 +97,11 @@ class SchedulerHorizon:
 
     def _changed(self, case: Case) -> Iterator[Finding]:
         """The Trainer rebuilds the schedule for the `max_steps` of today, and the rate jumps there."""
-        total, step = _max_steps(case.checkpoint), counts_of(case).step
+        total, step = max_steps(case.checkpoint), counts_of(case).step
         if case.checkpoint.layout != "hf-trainer" or total is None or step is None or not case.checkpoint.schedulers:
             return
         earlier = [
-            (s, t) for s in siblings(case) if (t := _max_steps(s)) is not None and t != total and _is_before(s, step)
+            (s, t) for s in siblings(case) if (t := max_steps(s)) is not None and t != total and _is_before(s, step)
         ]
         if earlier:
             before, was = earlier[-1]
@@ -114,32 +116,15 @@ class SchedulerHorizon:
         return Finding(code=self.code, severity=severity, where=where, message=message, hint=hint)
 
 
-def _max_steps(checkpoint: Checkpoint) -> int | None:
-    found = next((whole(c.value) for c in checkpoint.counters if c.name == "max_steps"), None)
-    return found if found and found > 0 else None
-
-
 def _to_come(case: Case) -> str:
     """`max_steps is 20` where training goes on after this checkpoint; empty where nothing says so."""
-    total, step = _max_steps(case.checkpoint), counts_of(case).step
+    total, step = max_steps(case.checkpoint), counts_of(case).step
     return f"max_steps is {total:,}" if total is not None and step is not None and step < total else ""
 
 
 def _is_before(checkpoint: Checkpoint, step: int) -> bool:
     found = next((whole(c.value) for c in checkpoint.counters if c.name == "global_step"), None)
     return found is not None and found < step
-
-
-def _warm_up(config: Mapping[str, Value], total: int) -> int:
-    """Steps of warm-up: a share where it is below 1, or `warmup_ratio` of older releases.
-
-    Source: transformers/training_args.py (4.40 and 5.24), `get_warmup_steps`
-    """
-    steps, ratio = bounded(config.get("warmup_steps")) or 0, bounded(config.get("warmup_ratio")) or 0
-    if steps >= 1:
-        return int(steps)
-    share = steps or ratio
-    return math.ceil(total * share) if 0 < share < 1 else 0
 
 
 def _shown(kind: str, last: Any, bases: Any, step: float, warm: int) -> int | None:

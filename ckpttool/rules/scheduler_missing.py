@@ -43,7 +43,8 @@ class SchedulerMissing:
         if checkpoint.schedulers or _unread(checkpoint) or checkpoint.layout in (*_FROM_EPOCH, *_OWN):
             return
         if checkpoint.layout == "hf-trainer":
-            yield from self._trainer(case)
+            if all(part.name != "scheduler.pt" for part in checkpoint.files):  # else it holds something else
+                yield from self._trainer(case)
         elif checkpoint.layout != "accelerate" or not self._absent(case):
             yield from self._driven(case)
 
@@ -85,6 +86,12 @@ class SchedulerMissing:
 
     def _driven(self, case: Case) -> Iterator[Finding]:
         """Groups with `initial_lr` and nothing that moved it: the script may derive the schedule from its counter."""
+        # Accelerate writes a file for a scheduler that it prepared, and none for one that the script keeps to itself.
+        prepared = (
+            "; if it was prepared, scheduler.bin is missing and load_accelerator_state raises FileNotFoundError"
+            if case.checkpoint.layout == "accelerate"
+            else ""
+        )
         driven = [o for o in case.checkpoint.optimizers if any("initial_lr" in g.hyperparameters for g in o.groups)]
         for optimizer in driven[:1]:
             yield Finding(
@@ -92,7 +99,7 @@ class SchedulerMissing:
                 severity=Severity.WARNING,
                 where=place(optimizer.at, "param_groups", 0, "initial_lr"),
                 message=f"a scheduler drove the optimizer ({_moved(optimizer)}), and no scheduler state was saved: "
-                "unless the script works it out from its counters, the schedule starts over",
+                f"unless the script works it out from its counters, the schedule starts over{prepared}",
                 hint="save scheduler.state_dict() too; before resuming, step the schedule to where training stopped",
             )
 

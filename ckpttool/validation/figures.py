@@ -32,6 +32,7 @@ class Figures:
     inf: int = 0
     largest: float = 0.0  # absolute value of the largest finite element
     zero: bool = True  # all are
+    negative: bool = False  # one is below zero, as far as that was looked at
 
     def add(self, other: "Figures") -> None:
         """Take over what was found elsewhere."""
@@ -39,6 +40,7 @@ class Figures:
         self.inf += other.inf
         self.largest = max(self.largest, other.largest)
         self.zero = self.zero and other.zero
+        self.negative = self.negative or other.negative
 
 
 class Look:
@@ -52,12 +54,20 @@ class Look:
         self._exponent = _EXPONENTS.get(dtype.name)
         self._scratch: Array | None = None
 
-    def at(self, block: memoryview, figures: Figures) -> None:
-        """Add a block: whole elements, little-endian where `dtype` says no other order."""
+    def at(self, block: memoryview, figures: Figures, *, signs: bool = False) -> None:
+        """Add a block: whole elements, little-endian where `dtype` says no other order.
+
+        Args:
+            signs: look for numbers below zero, which takes another look at each element.
+        """
         if self._exponent is not None:
             self._floats(block, self._exponent, figures)
+            if signs and not figures.negative:
+                bits = self._np.frombuffer(block, dtype=f"<u{self._dtype.bits // 8}")
+                # The sign is the highest bit; alone it is -0.0.
+                figures.negative = bool(bits.max() > 1 << (self._dtype.bits - 1))
         else:
-            add_values(self._np.frombuffer(block, dtype=self._dtype.numpy), self._dtype, figures)
+            add_values(self._np.frombuffer(block, dtype=self._dtype.numpy), self._dtype, figures, signs=signs)
 
     def _floats(self, block: memoryview, exponent: int, figures: Figures) -> None:
         np, dtype = self._np, self._dtype
@@ -82,7 +92,7 @@ class Look:
             figures.largest = max(figures.largest, float(as_floats(dtype, value)[0]))
 
 
-def add_values(array: "Array", dtype: DType, figures: Figures) -> None:
+def add_values(array: "Array", dtype: DType, figures: Figures, *, signs: bool = False) -> None:
     """Add an array of any counted type, as `windows` yields it: one element at least."""
     import numpy as np  # noqa: PLC0415
 
@@ -90,9 +100,13 @@ def add_values(array: "Array", dtype: DType, figures: Figures) -> None:
         low, high = int(array.min()), int(array.max())
         figures.zero = figures.zero and not (low or high)
         figures.largest = max(figures.largest, float(max(abs(low), abs(high))))
+        figures.negative = figures.negative or (signs and low < 0)
         return
     with np.errstate(all="ignore"):  # a signalling NaN is no reason to warn
-        _add_floats(as_floats(dtype, array), figures)
+        values = as_floats(dtype, array)
+        _add_floats(values, figures)
+        if signs and dtype.family == "float":
+            figures.negative = figures.negative or bool((values < 0).any())
 
 
 def _add_floats(values: "Array", figures: Figures) -> None:

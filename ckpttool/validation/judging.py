@@ -1,12 +1,13 @@
 """Rules over a case, and the verdict that their findings make."""
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.model import Checkpoint, Role
+from ckpttool.model import Role
 from ckpttool.protocols import Case, Needs, NotChecked, Rule
+from ckpttool.rules import HALVES, held_against_script, stands
 
 _STATES = frozenset({Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.RNG, Role.DATA, Role.PROGRESS})
 _UNMET = {
@@ -24,7 +25,7 @@ class Verdict(enum.StrEnum):
     RESUMABLE = "resumable"
     RAISES = "raises"
     SILENTLY_WRONG = "silently-wrong"
-    NOT_JUDGED = "not-judged"  # weights alone: there is nothing to resume
+    NOT_JUDGED = "not-judged"  # weights alone: nothing to resume; or a script that did not come to its training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,22 +49,34 @@ def judge(
     Raises:
         CkptError: from reading values.
     """
-    findings = list(found)
+    findings = [*found] if case.facts is None else [held_against_script(f) for f in found]
     passed_over = [*unchecked]
     for rule in rules:
-        unmet = _unmet(case, rule.needs)
-        if unmet:
-            passed_over.append(NotChecked(code=rule.code, why=unmet))
-            continue
-        for said in rule.check(case):
+        for said in _said(case, rule):
             if isinstance(said, NotChecked):
                 passed_over.append(said)
             else:
                 findings.append(said)
     ordered = tuple(sorted(dict.fromkeys(findings), key=lambda f: f.severity.rank))
-    return Judgement(
-        verdict=_verdict(case.checkpoint, ordered), findings=ordered, not_checked=tuple(dict.fromkeys(passed_over))
-    )
+    return Judgement(verdict=_verdict(case, ordered), findings=ordered, not_checked=tuple(dict.fromkeys(passed_over)))
+
+
+def _said(case: Case, rule: Rule) -> Iterator[Finding | NotChecked]:
+    """What a rule says of a checkpoint, and what it says of the script that was asked.
+
+    Beside a script, what only predicts a resume from the files is no more than a warning.
+    """
+    half = HALVES.get(rule.code) if case.facts is not None else None
+    told = [*half(case, rule.code)] if half is not None else []
+    yield from told
+    unmet = _unmet(case, rule.needs)
+    if unmet and half is None:
+        yield NotChecked(code=rule.code, why=unmet)
+    if unmet or told:  # what was seen needs no prediction
+        return
+    predicts = case.facts is not None and Needs.FACTS not in rule.needs
+    for said in rule.check(case):
+        yield held_against_script(said) if predicts and isinstance(said, Finding) else said
 
 
 def _unmet(case: Case, needs: Needs) -> str:
@@ -78,11 +91,22 @@ def _unmet(case: Case, needs: Needs) -> str:
     return next((_UNMET[need] for need in needs if held[need] is None), "")
 
 
-def _verdict(checkpoint: Checkpoint, findings: Iterable[Finding]) -> Verdict:
+def _verdict(case: Case, findings: Iterable[Finding]) -> Verdict:
+    """The verdict; a script that was kept from training by something of its own gives none."""
+    if case.facts is not None and not stands(case.facts):
+        own = {f.severity for f in findings if f.code.startswith("script.")}
+        if Severity.ERROR in own:
+            return Verdict.RAISES
+        return Verdict.SILENTLY_WRONG if Severity.SILENT in own else Verdict.NOT_JUDGED
     worst = min((f.severity for f in findings), key=lambda s: s.rank, default=Severity.NOTE)
     if worst is Severity.ERROR:
         return Verdict.RAISES
     if worst is Severity.SILENT:
         return Verdict.SILENTLY_WRONG
-    resumes = any(role in _STATES for _, role in checkpoint.roles())
+    if case.facts is not None:
+        return Verdict.RESUMABLE
+    checkpoint = case.checkpoint
+    # The Trainer's own state lies beside weights too that `save_only_model` saved, and says nothing of an optimizer.
+    states = _STATES - {Role.PROGRESS} if checkpoint.layout == "hf-trainer" else _STATES
+    resumes = any(role in states for _, role in checkpoint.roles())
     return Verdict.RESUMABLE if resumes else Verdict.NOT_JUDGED

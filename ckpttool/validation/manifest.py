@@ -2,7 +2,8 @@
 
 Where a container has no checksum (safetensors, JSON) it is the only defence against bits that flip. It is JSON:
 `{"schema": "ckpt.manifest/1", "files": {name: {"size", "sha256"}}, "tensors": [{"file", "key", "dtype", "shape",
-"sha256"}]}`. Names are relative to the checkpoint's folder; of a single file its own name stands there.
+"sha256"}]}`. Names are relative to the checkpoint's folder; of a single file its own name stands there,
+which it need not keep.
 """
 
 import hashlib
@@ -74,19 +75,37 @@ def held_against(checkpoint: Checkpoint, manifest: str | os.PathLike[str]) -> It
     """
     name = os.fspath(manifest)
     top = _read(name)
-    wanted: Mapping[str, Any] = top["files"]
     have = dict(_files(checkpoint))
-    for file in sorted(wanted.keys() - have.keys()):
-        yield _finding("manifest.missing", Severity.ERROR, file, "the manifest has it, and it is not there")
-    for file in sorted(have.keys() - wanted.keys()):
-        yield _finding("manifest.new", Severity.NOTE, file, "it is not in the manifest")
-    changed = [file for file in have if file in wanted and not _same(have[file], wanted[file])]
     kept: dict[str, list[_Kept]] = {}
     for entry in top["tensors"]:
         one = _kept(entry, name)
         kept.setdefault(one.file, []).append(one)
-    for file in changed:
-        yield _changed(checkpoint, file, have[file], wanted[file], kept.get(file, []))
+    wanted: Mapping[str, Any] = top["files"]
+    if not checkpoint.is_folder and len(have) == len(wanted) == 1 and have.keys() != wanted.keys():
+        (now,), (before,) = have, wanted
+        yield _finding("manifest.renamed", Severity.NOTE, now, f"the manifest has it as {before}")
+        wanted, kept = {now: wanted[before]}, {now: kept.get(before, [])}
+    yield from _come_and_gone(have, wanted)
+    for file, source in have.items():
+        if file in wanted and not _same(source, wanted[file]):
+            yield _changed(checkpoint, file, source, wanted[file], kept.get(file, []))
+
+
+def _come_and_gone(have: Mapping[str, Source], wanted: Mapping[str, Any]) -> Iterator[Finding]:
+    """Files that are on one side only; in a folder a trainer finds a file by its name, so a renamed one is missing."""
+    new = sorted(have.keys() - wanted.keys())
+    taken: dict[str, str] = {}
+    for file in sorted(wanted.keys() - have.keys()):
+        twin = next((n for n in new if n not in taken and _same(have[n], wanted[file])), "")
+        taken.update({twin: file} if twin else {})
+        said = f"; {twin} has its bytes" if twin else ""
+        hint = f"give {twin} its name back" if twin else ""
+        yield _finding(
+            "manifest.missing", Severity.ERROR, file, f"the manifest has it, and it is not there{said}", hint
+        )
+    for file in new:
+        said = f"; it has the bytes of {taken[file]}" if file in taken else ""
+        yield _finding("manifest.new", Severity.NOTE, file, f"it is not in the manifest{said}")
 
 
 def _changed(
@@ -106,8 +125,8 @@ def _changed(
     return _finding("manifest.changed", Severity.SILENT, file, message)
 
 
-def _finding(code: str, severity: Severity, where: str, message: str) -> Finding:
-    hint = "" if severity is Severity.NOTE else "get the file again, unless it was meant to change"
+def _finding(code: str, severity: Severity, where: str, message: str, hint: str = "") -> Finding:
+    hint = hint or ("" if severity is Severity.NOTE else "get the file again, unless it was meant to change")
     return Finding(code=code, severity=severity, where=where, message=message, hint=hint)
 
 

@@ -14,7 +14,7 @@ from ckpttool.dtypes import DType
 from ckpttool.elements import windows
 from ckpttool.errors import CkptError, FileChanged
 from ckpttool.limits import Limits
-from ckpttool.model import Checkpoint
+from ckpttool.model import Checkpoint, Role
 from ckpttool.protocols import Scan, TensorScan
 from ckpttool.sources import ByteSpan
 from ckpttool.validation.figures import Figures, Look, add_values, is_counted
@@ -25,6 +25,11 @@ from ckpttool.writers.crc import crc32_of_parts
 BLOCK = 2**20  # bytes read at a time
 PART = 2**25  # bytes that one thread takes at a time; a multiple of BLOCK
 _THREADS = 2
+# Of optimizers: means of squares, sums of them, largest absolute values, and step sizes.
+_SQUARES = frozenset(
+    ("exp_avg_sq", "max_exp_avg_sq", "square_avg", "sum", "acc_delta", "exp_inf", "step_size", "variance", "row_var",
+     "col_var", "exp_avg_sq_row", "exp_avg_sq_col")
+)  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +89,7 @@ def scan(checkpoint: Checkpoint, *, figures: bool = True, progress: Progress | N
     unread = [(r.place, r.error) for r in runs if r.error is not None]
     for one in loose:
         try:
-            scans[id(one.tensor)] = (one, _by_windows(one.tensor, checkpoint.limits))
+            scans[id(one.tensor)] = (one, _by_windows(one.tensor, checkpoint.limits, signs=_may_not_be_negative(one)))
         except FileChanged:
             raise
         except CkptError as error:
@@ -103,6 +108,13 @@ def _has_figures(tensor: TensorRef) -> bool:
     if tensor.storage is None or tensor.kind not in ("strided", "ndarray") or not tensor.numel:
         return False
     return is_counted(tensor.dtype)
+
+
+def _may_not_be_negative(named: Named) -> bool:
+    """Whether a tensor is made of squares or absolute values, so that a number below zero is damage."""
+    if named.part is Role.OPTIMIZER:
+        return named.name.partition(" of ")[0] in _SQUARES
+    return named.name.endswith("running_var")
 
 
 def _planned(named: Iterable[Named], storages: Mapping[int, StorageRef]) -> tuple[list[_Run], list[Named]]:
@@ -201,7 +213,7 @@ def _piece_read(piece: _Piece, buffer: memoryview, look: Look | None) -> _Seen:
         if run.summed:
             crc = crc32_of(block, crc)
         if look is not None:
-            look.at(block, figures)
+            look.at(block, figures, signs=run.named is not None and _may_not_be_negative(run.named))
     return _Seen(piece, crc, figures)
 
 
@@ -214,10 +226,10 @@ def _kept(seen: _Seen) -> int:
     return piece.nbytes
 
 
-def _by_windows(tensor: TensorRef, limits: Limits) -> Figures:
+def _by_windows(tensor: TensorRef, limits: Limits, *, signs: bool) -> Figures:
     figures = Figures()
     for _, array in windows(tensor, limits=limits):
-        add_values(array.reshape(-1), tensor.dtype, figures)
+        add_values(array.reshape(-1), tensor.dtype, figures, signs=signs)
     return figures
 
 
@@ -231,6 +243,7 @@ def _scanned(one: Named, figures: Figures) -> TensorScan:
         inf=figures.inf,
         zero=figures.zero,
         largest=figures.largest,
+        negative=figures.negative,
     )
 
 

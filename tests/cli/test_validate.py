@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ckpttool
-from ckpttool.commands._validate import validating
+from ckpttool.commands._validate import bench, validating
 from ckpttool.rules import RULES
 from ckpttool.validation import scanning
 
@@ -186,12 +186,12 @@ def test_values_up_to_a_size(ckpt, monkeypatch):
     """Values are read up to 2 GB: of a run those of the newest checkpoints, as far as that goes."""
     told = json.loads(ckpt("validate", "run", "--json").out)["checkpoints"]
     assert all(c["bytes_read"] for c in told)
-    monkeypatch.setattr(validating, "MOST_READ", told[-1]["bytes_read"] * 5 // 2)
+    monkeypatch.setattr(bench, "MOST_READ", told[-1]["bytes_read"] * 5 // 2)
     told = json.loads(ckpt("validate", "run", "--json").out)["checkpoints"]
     assert [c["bytes_read"] is not None for c in told] == [False, True, True]
     told = json.loads(ckpt("validate", "run", "--json", "--values").out)["checkpoints"]
     assert all(c["bytes_read"] for c in told)
-    monkeypatch.setattr(validating, "MOST_READ", 10)
+    monkeypatch.setattr(bench, "MOST_READ", 10)
     assert "values were not read: --values" in ckpt("validate", "run/checkpoint_2").out
 
 
@@ -258,7 +258,7 @@ def test_an_empty_run(ckpt, monkeypatch):
 def test_a_large_run_keeps_few_files_open(ckpt, monkeypatch):
     """Files are given back after each checkpoint of a run."""
     left = []
-    whole = validating.judge
+    whole = bench.judge
 
     def counting(case, *arguments):
         for one in case.run.checkpoints:
@@ -267,7 +267,7 @@ def test_a_large_run_keeps_few_files_open(ckpt, monkeypatch):
             )
         return whole(case, *arguments)
 
-    monkeypatch.setattr(validating, "judge", counting)
+    monkeypatch.setattr(bench, "judge", counting)
     assert ckpt("validate", "run").code == 0
     assert left.count(True) < len(left)
 

@@ -65,6 +65,8 @@ def test_rules_are_chosen_by_glob(options, left):
         ),
         ({"crc": True, "no_values": True}, "--crc and --no-values contradict each other", "leave one of them out"),
         ({"strict": True, "fail_on": "error"}, "--strict and --fail-on both say what fails", "leave one of them out"),
+        ({"rules": ""}, "--rules names no rule", "leave it out to check all"),
+        ({"rules": " , "}, "--rules names no rule", "leave it out to check all"),
         ({"fail_on": "note"}, "'note' is not a severity that can fail", "one of error, silent, warning"),
     ],
 )
@@ -122,6 +124,31 @@ def test_a_project_chooses_rules(here):
     assert codes(skip_rules="scaler.empty") == ["scaler.missing"]
 
 
+@pytest.mark.parametrize("options", [{}, {"skip_rules": "scaler.empty"}])
+def test_a_project_that_chooses_none(here, options):
+    """An empty list is no way to say all; nothing would be checked. An option goes first."""
+    (here / "ckpt.toml").write_text("rules = []\n")
+    with pytest.raises(UsageError, match="rules names no rule") as caught:
+        codes(**options)
+    assert caught.value.where == str(here / "ckpt.toml")
+    assert codes(rules="scaler.empty") == ["scaler.empty"]
+    (here / "ckpt.toml").write_text('skip-rules = ["scaler.*"]\n')
+    assert len(codes(skip_rules="")) == 3
+
+
+@pytest.mark.parametrize("other", ["m.json", "./m.json", "sub/../m.json", "link.json", "hard.json"])
+def test_a_manifest_is_not_written_over_the_one_it_is_held_against(here, other):
+    """However the file is spelled, also before it is there; two files are fine."""
+    (here / "sub").mkdir()
+    (here / "link.json").symlink_to("m.json")
+    if other == "hard.json":
+        (here / "m.json").write_text("{}")
+        (here / "hard.json").hardlink_to(here / "m.json")
+    with pytest.raises(UsageError, match="name one file"):
+        choices(**{**NOTHING, "manifest": "m.json", "write_manifest": other})
+    assert choices(**{**NOTHING, "manifest": "m.json", "write_manifest": "new.json"}).write_manifest == "new.json"
+
+
 def test_the_nearest_configuration_counts(here):
     """ckpt.toml goes before pyproject.toml, a near folder before a far one; a pyproject.toml without our table is passed."""
     inner = here / "a" / "b"
@@ -152,6 +179,7 @@ def test_a_strange_pyproject_is_not_ours(here, text):
         ('rules = "scaler.*"', "'rules' is 'scaler.*', which is of another type"),
         ("rules = [1]", "'rules' is [1], which is of another type"),
         ("strict = 1", "'strict' is 1, which is of another type"),
+        ('strict = true\nfail-on = "error"', "strict and fail-on both say what fails"),
     ],
 )
 def test_a_wrong_configuration_is_said_with_its_place(here, text, message):

@@ -27,6 +27,15 @@ REPORTS = {
     "counters": report(judged(), counters=True),
     "no counters": report(judged(counters=()), counters=True),
     "a run": run(OLDER, judged(step=4), resume_from="runs/checkpoint-4"),
+    "a run of equals": run(
+        OLDER,
+        judged(path="runs/best", step=4),
+        judged(path="runs/last", step=4),
+        resume_from="runs/last",
+        equals=("runs/best",),
+    ),
+    "a run without steps": run(judged(path="runs/a.pt"), judged(path="runs/b.pt"), resume_from="runs/b.pt"),
+    "an equal one raises": run(judged(path="runs/best", step=4), judged(EMPTY, step=4), resume_from="runs/best"),
     "the newest raises": run(OLDER, judged(EMPTY, step=None), resume_from="runs/checkpoint-2"),
     "the newest is silently wrong": run(OLDER, judged(LOST, step=4), resume_from="runs/checkpoint-2"),
     "the newest is incomplete": run(

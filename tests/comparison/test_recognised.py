@@ -189,7 +189,7 @@ def test_counters_are_paired_by_their_keys(differing, left, right, told):
         ({"foo": SCHEDULE}, {"foo": without(SCHEDULE, "last_epoch")}, [("scheduler", "foo", ("last_epoch", 0, "absent"))]),
         ({"foo": SCHEDULE, "bar": SCHEDULE}, {"foo": SCHEDULE, "bar": without(SCHEDULE, "last_epoch")},
          [("scheduler", "bar", ("last_epoch", 0, "absent"))]),
-        ({"x": {"foo": SCHEDULE}}, {"foo": without(SCHEDULE, "last_epoch"), "x": 1},
+        ({"x": {"foo": SCHEDULE}}, {"foo": {"step_size": 5, "gamma": 0.1}, "x": 1},
          [("scheduler", "x.foo", "only left"), ("custom", "foo", "only right"), ("custom", "x", "only right")]),
         ({"s": SCALER.state_dict()}, {"s": without(SCALER.state_dict(), "scale")}, [("scaler", "s", ("scale", 65536.0, "absent"))]),
         ({"x": {"foo": SCHEDULE, "n": [1], "t": (1,)}}, {"x": {"foo": without(SCHEDULE, "last_epoch"), "n": [1], "t": (1,)}},

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import torch
 from safetensors.torch import save_file
 
@@ -63,6 +64,16 @@ def test_random_states_of_every_process(tmp_path):
         assert [(r.generator, r.rank) for r in c.rng] == [("torch", 0), ("cuda:0", 0), ("torch", 1), ("cuda:0", 1)]
         assert [x.key for x in c.counters] == ["global_step", "epoch"]
         assert c.writer == "Hugging Face Trainer"
+
+
+@pytest.mark.parametrize("name", ["optimizer.bin", "rank0-of-2-optimizer.pt", "optimizer_0/__0_0.distcp"])
+def test_an_optimizer_in_another_form_goes_with_its_scheduler(tmp_path, name):
+    """FSDP's files are as good as `optimizer.pt`: the Trainer looks for any of them."""
+    save_file({"w": torch.ones(2)}, tmp_path / "model.safetensors")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    torch.save(adam(torch.nn.Linear(2, 2)).state_dict(), tmp_path / name)
+    with open_checkpoint(trainer(tmp_path, scheduler__pt={"last_epoch": 1, "_step_count": 2, "base_lrs": [0.1]})) as c:
+        assert "hf-trainer.half-restored" not in {p.code for p in c.problems}
 
 
 def test_an_optimizer_without_its_scheduler_is_not_restored(tmp_path):

@@ -66,3 +66,15 @@ def test_what_cannot_be_judged_is_an_error():
     (line,) = lines(document(verdict="not-judged"))
     assert line.startswith("::error ")
     assert lines(UNREADABLE) == ["::error file=m.pt,title=truncated::m.pt @ byte 9: it ends too early%0A→ get it again"]
+
+
+def test_findings_of_the_folder_of_a_run():
+    """They come first, with the folder's path, and fail nothing: the exit code speaks of the newest checkpoint."""
+    odd = [finding("run.pointer-missing", "error"), finding("run.incomplete", "warning"), finding("run.beside", "note")]
+    told = run(document(), document(), resume_from="runs/checkpoint-2") | {"folder_findings": odd}
+    assert [line.partition("::scaler")[0] for line in lines(told)[:-1]] == [
+        "::warning file=runs,title=run.pointer-missing",
+        "::warning file=runs,title=run.incomplete",
+        "::notice file=runs,title=run.beside",
+    ]
+    assert len(lines(told)) == 4

@@ -88,3 +88,14 @@ def test_the_library_is_an_extra(monkeypatch):
     with pytest.raises(UsageError, match="junitparser, which is not installed") as caught:
         junit.writer()
     assert caught.value.hint == "pip install 'ckpttool[ci]'"
+
+
+def test_findings_of_the_folder_of_a_run():
+    """A suite of the folder before those of its checkpoints, with a test for each finding and none for other rules."""
+    odd = [finding("run.pointer-missing", "error"), finding("run.beside", "note")]
+    told = run(document(), document()) | {"folder_findings": odd}
+    assert outcomes(told)[0] == {"run.pointer-missing": ["system-out"], "run.beside": ["system-out"]}
+    assert [suite.get("name") for suite in ET.fromstring(written(told))] == [
+        "runs", "runs/checkpoint-1", "runs/checkpoint-2",
+    ]  # fmt: skip
+    assert len(outcomes(run(document()) | {"folder_findings": []})) == 1

@@ -103,3 +103,11 @@ def test_the_library_is_an_extra(monkeypatch):
     with pytest.raises(UsageError, match="sarif-pydantic, which is not installed") as caught:
         sarif.writer("1.2")
     assert caught.value.hint == "pip install 'ckpttool[ci]'"
+
+
+def test_findings_of_the_folder_of_a_run():
+    """They are results of the folder."""
+    told = run(document(), document()) | {"folder_findings": [finding("run.incomplete", "warning")]}
+    (result,) = ran(told)["results"]
+    assert (result["ruleId"], result["level"], result["properties"]["fails"]) == ("run.incomplete", "warning", False)
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "runs"

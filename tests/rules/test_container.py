@@ -596,3 +596,56 @@ def test_a_file_that_lightning_keeps_is_gone(fixtures_dir, tmp_path, gone):
     assert severity == "warning"
     assert message == f"ModelCheckpoint says that it keeps {gone}, which is not beside this file"
     assert of_run(Rotation(), run, "epoch=0-step=4.ckpt") == []
+
+
+def kept_by(folder, *keepers, epochs=3, **resume):
+    """Lightning with several ModelCheckpoints."""
+    import lightning  # noqa: PLC0415
+    from torch.utils.data import DataLoader  # noqa: PLC0415
+
+    from tests.conversion.lightning_runs import Lit  # noqa: PLC0415
+    from tests.conversion.runs import sentences  # noqa: PLC0415
+
+    made = [lightning.pytorch.callbacks.ModelCheckpoint(dirpath=folder / where, **more) for where, more in keepers]
+    with quiet():
+        lightning.Trainer(
+            max_epochs=epochs, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+            callbacks=made,
+        ).fit(Lit(0), DataLoader(sentences(), batch_size=4), **resume)  # fmt: skip
+
+
+def of_newest(path):
+    """What the rule says of the newest file of a run."""
+    with closing(open_path(path)) as run:
+        return short(Rotation().check(Case(checkpoint=run.checkpoints[-1], run=run)))
+
+
+def test_several_keepers_of_lightning(tmp_path):
+    """Each ModelCheckpoint has a folder of its own; files of the others are not missed, wherever the run is now."""
+    keepers = [
+        ("step", {"every_n_train_steps": 2, "save_top_k": -1}),
+        ("ep", {"save_top_k": 1, "monitor": "loss", "filename": "{epoch}", "save_last": True}),
+        ("last", {"save_top_k": 0, "save_last": True}),
+    ]
+    kept_by(tmp_path / "run", *keepers)
+    shutil.copytree(tmp_path / "run", tmp_path / "moved")
+    for run in (tmp_path / "run", tmp_path / "moved"):
+        assert [of_newest(run / name) for name in ("step", "ep", "last")] == [[], [], []]
+    best = next((tmp_path / "moved/ep").glob("epoch=*.ckpt"))
+    best.unlink()
+    ((severity, _, message),) = of_newest(tmp_path / "moved/ep")
+    assert (severity, message) == (
+        "warning", f"ModelCheckpoint says that it keeps {best.name}, which is not beside this file",
+    )  # fmt: skip
+
+
+def test_keepers_of_lightning_in_one_folder(tmp_path):
+    """One has yet to write what it keeps when the other writes; and after a resume elsewhere the best stays behind."""
+    first = ("", {"every_n_train_steps": 3, "save_top_k": 1, "filename": "s{step}"})
+    second = ("", {"save_top_k": 1, "monitor": "loss", "filename": "best{epoch}"})
+    kept_by(tmp_path / "run", first, second)
+    assert of_newest(tmp_path / "run") == []
+    last = next((tmp_path / "run").glob("best*.ckpt"))
+    again = ("", {"save_top_k": 1, "monitor": "loss", "mode": "max", "filename": "n{epoch}"})
+    kept_by(tmp_path / "other", again, epochs=5, ckpt_path=str(last))
+    assert of_newest(tmp_path / "other") == []

@@ -147,7 +147,7 @@ class TestNonFinite:
         for n in range(4):
             state[f"w{n}.weight"] = torch.full((2, 2), float("nan"))
         text = said(alone(NonFinite(), training(tmp_path / "d.pt", state), values=True))
-        assert "hold 17 NaN and 0 Inf: attn.mask, w0.weight, w1.weight and 2 more" in text
+        assert "hold 17 NaN and 10 Inf: attn.mask, many, w0.weight and 3 more" in text
 
     def test_checksums_alone(self, tmp_path):
         """Where only checksums were read it could not look."""

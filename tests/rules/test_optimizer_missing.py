@@ -10,6 +10,7 @@ from ckpttool.blocks import Severity
 from ckpttool.opening import open_path
 from ckpttool.protocols import Case, NotChecked
 from ckpttool.rules.optimizer_missing import OptimizerMissing
+from ckpttool.validation.judging import Verdict, judge
 from tests.rules.optimizers import FIXTURES, judged, said, trained
 from tests.validation.resuming import (
     raised,
@@ -116,13 +117,36 @@ def test_a_sibling_with_an_optimizer_is_named(transformers, tmp_path):
 
 
 def test_a_trainer_that_saves_the_model_only(tmp_path):
-    """`save_only_model` writes nothing to resume from; that the Trainer resumes it all the same is a warning."""
-    assert said(judged(RULE, FIXTURES / "hf_trainer/weights_only/checkpoint-4", tmp_path)) == [
+    """`save_only_model` writes nothing to resume from, as it was asked; the Trainer would resume it all the same."""
+    folder = FIXTURES / "hf_trainer/weights_only/checkpoint-4"
+    assert said(judged(RULE, folder, tmp_path)) == [
+        (
+            "note",
+            "weights alone, as save_only_model asked: the Trainer resumes from them at global_step 4 without a word, with a new optimizer and the schedule's first rates",
+        ),
+    ]
+    with open_path(folder) as checkpoint:
+        assert judge(Case(checkpoint=checkpoint), (RULE,)).verdict is Verdict.NOT_JUDGED
+    copied(folder, tmp_path / "without", "training_args.bin")
+    assert said(judged(RULE, tmp_path / "without", tmp_path)) == [
         (
             "warning",
             "saved without optimizer (save_only_model): resumed at global_step 4, training goes on with a new one",
         ),
     ]
+
+
+@pytest.mark.framework
+def test_a_trainer_that_was_to_save_all(transformers, tmp_path):
+    """Where the arguments say that all was to be saved, weights alone are what was left of it, and resume silently."""
+    parts = ("optimizer.pt", "scheduler.pt", "rng*", "scaler*")
+    folder = copied(transformers / "checkpoint-4", tmp_path / "checkpoint-4", *parts)
+    ((severity, message),) = said(judged(RULE, folder, tmp_path))
+    assert severity == "silent"
+    assert message.startswith("optimizer.pt is missing while training_args.bin says save_only_model=False")
+    made = resume_with_trainer(folder, tmp_path / "out")
+    assert made.state.global_step == 7
+    assert {int(state["step"]) for state in made.optimizer.state_dict()["state"].values()} == {3}
 
 
 @pytest.mark.framework

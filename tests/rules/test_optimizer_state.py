@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ckpttool.blocks import Severity
+from ckpttool.model import At, RngState
 from ckpttool.opening import open_path
 from ckpttool.protocols import Case, NotChecked
 from ckpttool.rules.optimizer_dummy_step import OptimizerDummyStep
@@ -18,7 +19,7 @@ from ckpttool.rules.optimizer_state_shape import OptimizerStateShape
 from ckpttool.rules.optimizer_step_device import OptimizerStepDevice
 from ckpttool.rules.optimizer_step_dtype import OptimizerStepDtype
 from ckpttool.validation.scanning import scan
-from tests.rules.optimizers import FIXTURES, Net, failure, fixture, judged, load, net, said, step, trained
+from tests.rules.optimizers import FIXTURES, Net, failure, fixture, judged, load, net, opened, said, step, trained
 
 SCALE = {"scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000}
 MAKERS = {
@@ -276,15 +277,17 @@ def test_states_under_text_never_reach_a_parameter(tmp_path):
 
 
 def test_a_state_of_a_parameter_that_was_taken_out(tmp_path):
-    """A group that lost a parameter leaves a state behind, and a gap in the numbers."""
+    """A group that lost a parameter leaves a state behind, and a gap in the numbers; the run itself cannot load it."""
     content = trained()
     content["optimizer"]["param_groups"][0]["params"].remove(2)
+    assert failure(content["optimizer"])[:2] == ("load_state_dict", "ValueError")
     assert said(judged(OptimizerIndexGap(), content, tmp_path)) == [
         (
-            "silent",
+            "error",
             (
-                "1 state that no group lists: 2; load_state_dict keeps them where no parameter finds them, and says "
-                "nothing"
+                "1 state that no group lists: 2; the optimizer that wrote them had 7 parameters, the groups list 6: "
+                "load_state_dict raises ValueError ('loaded state dict has a different number of parameter groups', "
+                "or '… a parameter group that doesn't match the size of optimizer's group') in torch/optim/optimizer.py"
             ),
         ),
         (
@@ -366,11 +369,24 @@ def test_capturable_with_steps_on_the_cpu(tmp_path):
     content = trained()
     content["optimizer"]["param_groups"][0]["capturable"] = True
     (finding,) = judged(OptimizerStepDevice(), content, tmp_path)
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is Severity.ERROR
     where, kind, text = failure(content["optimizer"])
     assert (where, kind) == ("step", "AssertionError")
     assert text.startswith("If capturable=True, params and state_steps must be on supported devices")
     assert "'If capturable=True, params and state_steps must be on supported devices'" in finding.message
+
+
+def test_capturable_with_steps_on_the_cpu_of_a_run_on_a_gpu(tmp_path):
+    """A copy to the CPU may go on on a GPU, so it is a warning; a fused step does not ask where its counts are."""
+    content = trained()
+    content["optimizer"]["param_groups"][0]["capturable"] = True
+    with opened(content, tmp_path, "this.pt") as checkpoint:
+        checkpoint.rng = (RngState(at=At("", ("rng",)), generator="cuda:0"),)
+        (finding,) = OptimizerStepDevice().check(Case(checkpoint=checkpoint))
+    assert (finding.severity, "as the state of cuda:0 says" in finding.message) == (Severity.WARNING, True)
+    content["optimizer"]["param_groups"][0]["fused"] = True
+    assert not judged(OptimizerStepDevice(), content, tmp_path)
+    assert failure(content["optimizer"]) == ("", "", "")
 
 
 @pytest.mark.parametrize("name", sorted(MAKERS))
@@ -447,8 +463,8 @@ def test_moments_of_two_shapes(tmp_path):
 
 
 def test_a_shape_that_no_weight_has(tmp_path):
-    """Without names a state of a shape that no weight has may be of parameters that are saved elsewhere."""
-    content = {**trained(), "model": Net(vocabulary=10).state_dict()}
+    """Without names, and beside two models, a state of a shape that no weight has may be of one saved elsewhere."""
+    content = {**trained(), "model": Net(vocabulary=10).state_dict(), "teacher": Net(vocabulary=10).state_dict()}
     assert said(judged(OptimizerStateShape(), content, tmp_path)) == [
         ("warning", "1 state of shapes that no weight here has: param 0 8×4"),
     ]

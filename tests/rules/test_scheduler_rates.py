@@ -74,8 +74,8 @@ def test_last_rate_alone_is_wrong(tmp_path):
     content = decayed().content()
     content["scheduler"]["_last_lr"] = [0.5]
     (severity, _, message), = said("scheduler.lr-mismatch", saved(content, tmp_path))  # fmt: skip
-    assert severity == "warning"
-    assert message.endswith("lr is what the schedule gives there, _last_lr is only shown")
+    assert severity == "note"
+    assert message.endswith("lr is right, and _last_lr is only shown")
 
 
 def test_schedule_that_went_on_from_a_reset_rate(tmp_path):
@@ -85,7 +85,7 @@ def test_schedule_that_went_on_from_a_reset_rate(tmp_path):
     wrong.scheduler.load_state_dict(right.scheduler.state_dict())
     wrong.train(1)
     (severity, where, message), = said("scheduler.lr-mismatch", saved(wrong.content(), tmp_path))  # fmt: skip
-    assert (severity, where) == ("warning", "optimizer.param_groups[0].lr")
+    assert (severity, where) == ("silent", "optimizer.param_groups[0].lr")
     assert message.startswith("lr is 0.0001, StepLR from 0.001 gives 1e-06 at step 6")
 
 
@@ -96,7 +96,7 @@ def test_rates_of_an_old_scheduler_without_last_lr(tmp_path):
         del content["scheduler"][key]
     assert said("scheduler.lr-mismatch", saved(content, tmp_path)) == []
     content["optimizer"]["param_groups"][0]["lr"] = 0.7
-    assert [s for s, _, _ in said("scheduler.lr-mismatch", saved(content, tmp_path))] == ["warning"]
+    assert [s for s, _, _ in said("scheduler.lr-mismatch", saved(content, tmp_path))] == ["silent"]
 
 
 def test_scheduler_of_another_optimizer_is_not_checked(tmp_path):
@@ -117,8 +117,11 @@ def test_scheduler_of_other_groups(tmp_path):
     content = decayed().content()
     content["optimizer"]["param_groups"].append({**content["optimizer"]["param_groups"][0], "params": []})
     assert said("scheduler.lr-mismatch", saved(content, tmp_path)) == [
-        ("warning", "scheduler._last_lr", "the scheduler keeps the rates of 1 group, the optimizer has 2 groups"),
+        ("note", "scheduler._last_lr",
+         "the scheduler keeps the rates of 1 group, the optimizer has 2 groups: groups were added since it stepped"),
     ]  # fmt: skip
+    content["scheduler"]["_last_lr"] *= 3
+    assert [s for s, _, _ in said("scheduler.lr-mismatch", saved(content, tmp_path))] == ["warning"]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +215,8 @@ def test_cosine_past_its_end(tmp_path):
     loop = Loop(lambda adam: CosineAnnealingLR(adam, 4))
     loop.train(6)
     assert said("scheduler.horizon", saved(loop.content(), tmp_path)) == [
-        ("warning", "scheduler.T_max", "CosineAnnealingLR stands at step 6 of T_max 4: the learning rate rises again"),
+        ("note", "scheduler.T_max",
+         "CosineAnnealingLR stands at step 6 of T_max 4: the learning rate rises again, as in cycles"),
     ]  # fmt: skip
     resumed = Loop(lambda adam: CosineAnnealingLR(adam, 100)).load(loop.content())
     rates = resumed.train(2)

@@ -88,6 +88,36 @@ def test_files_that_come_and_go(folder, tmp_path):
     assert found[2][3].endswith(" tensors are the same")
 
 
+def test_a_file_under_another_name(fixtures_dir, tmp_path):
+    """A single file is held against by its content, whatever it is called now: the renaming is a note."""
+    shutil.copy(fixtures_dir / "plain/train.pth", tmp_path / "a.pt")
+    kept(tmp_path / "a.pt", tmp_path / "m.json")
+    path = shutil.move(tmp_path / "a.pt", tmp_path / "b.pt")
+    renamed = ("manifest.renamed", "note", "b.pt", "the manifest has it as a.pt")
+    assert held(path, tmp_path / "m.json") == [renamed]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    first, second = held(path, tmp_path / "m.json")
+    assert (first, second[:3]) == (renamed, ("manifest.changed", "silent", "b.pt"))
+
+
+def test_a_renamed_file_of_a_folder(folder, tmp_path):
+    """A trainer looks for it by its name, so it stays missing; the one that has its bytes is named."""
+    kept(folder, tmp_path / "m.json")
+    shutil.move(folder / "model.safetensors", folder / "model2.safetensors")
+    assert held(folder, tmp_path / "m.json") == [
+        (
+            "manifest.missing", "error", "model.safetensors",
+            "the manifest has it, and it is not there; model2.safetensors has its bytes",
+        ),
+        (
+            "manifest.new", "note", "model2.safetensors",
+            "it is not in the manifest; it has the bytes of model.safetensors",
+        ),
+    ]  # fmt: skip
+
+
 def test_a_tensor_of_another_shape(tmp_path):
     """Another shape counts as another tensor; a file without tensors is told by its bytes."""
     torch.save({"w": torch.zeros(4)}, tmp_path / "a.pt")

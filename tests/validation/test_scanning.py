@@ -93,6 +93,18 @@ def test_types_without_figures_are_summed_only(tmp_path):
     assert found.read_bytes == 4 + 4 + 4 + 8
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32], ids=str)
+def test_signs_are_looked_at_where_none_may_be(tmp_path, dtype, gaps):
+    """Squares and variances below zero are seen, -0.0 is not; of weights nobody asks."""
+    for number, below in ((-1, True), (-0.0, False), (3, False)):
+        tensor = torch.tensor([1.0, 2.0, number, 4.0, 5.0, 6.0]).to(dtype)
+        tensor = tensor[::2] if gaps else tensor
+        file = saved(tmp_path, {"bn.running_var": tensor, "fc.weight": torch.full((2, 2), -1.0)})
+        seen = {one.name.rsplit(".", 1)[-1]: one.negative for one in scanned(file).tensors}
+        assert seen == {"running_var": below, "weight": False}
+
+
 def test_views_of_one_storage(tmp_path):
     """Parts of a flat buffer are looked at by themselves; a second name of the same elements is not counted again."""
     flat = torch.arange(12.0)

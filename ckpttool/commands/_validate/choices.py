@@ -1,8 +1,10 @@
 """The options of `validate`, checked, with what the project's configuration says where they say nothing."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from ckpttool.blocks import Severity
 from ckpttool.commands._nearest import nearest
@@ -10,6 +12,7 @@ from ckpttool.commands._options import word_of
 from ckpttool.commands._validate.configuration import Configuration, read_configuration
 from ckpttool.errors import UsageError
 from ckpttool.limits import DEFAULT_LIMITS, Limits
+from ckpttool.probe.question import Question
 from ckpttool.protocols import Rule
 from ckpttool.rules import RULES
 
@@ -28,6 +31,7 @@ class Choices:
     against: str | None = None
     manifest: str | None = None
     write_manifest: str | None = None
+    question: Question | None = None  # to a script
     limits: Limits = DEFAULT_LIMITS
 
 
@@ -45,6 +49,7 @@ def choices(  # noqa: PLR0913  # one parameter for each option that is checked h
     against: str | None,
     manifest: str | None,
     write_manifest: str | None,
+    question: Question | None = None,
 ) -> Choices:
     """Check what was asked for.
 
@@ -57,6 +62,12 @@ def choices(  # noqa: PLR0913  # one parameter for each option that is checked h
         )
     if strict and fail_on is not None:
         raise UsageError("--strict and --fail-on both say what fails", hint="leave one of them out")
+    if manifest is not None and write_manifest is not None and _one_file(manifest, write_manifest):
+        raise UsageError(
+            "--manifest and --write-manifest name one file, which would be lost before it is held against",
+            where=write_manifest,
+            hint="write the new one elsewhere",
+        )
     told = read_configuration()
     return Choices(
         rules=_wanted(told, rules, skip_rules),
@@ -67,13 +78,25 @@ def choices(  # noqa: PLR0913  # one parameter for each option that is checked h
         against=against,
         manifest=manifest,
         write_manifest=write_manifest,
+        question=question,
         limits=DEFAULT_LIMITS.raised(limits or []),
     )
+
+
+def _one_file(one: str, other: str) -> bool:
+    """Whether two paths lead to the same file, however they are spelled and whatever links lead there."""
+    try:
+        return os.path.realpath(one) == os.path.realpath(other) or Path(one).samefile(other)
+    except (OSError, ValueError):  # one is not there
+        return False
 
 
 def _wanted(told: Configuration, only: str | None, skipped: str | None) -> tuple[Rule, ...]:
     """The rules that are run; rules that are named in the call are run whatever the configuration skips."""
     wanted = _words(only) if only is not None else told.rules
+    if wanted is not None and not wanted:
+        where, named = (told.path, "rules") if only is None else ("", "--rules")
+        raise UsageError(f"{named} names no rule", where=where, hint="leave it out to check all")
     if skipped is not None:
         return _chosen(wanted, _words(skipped))
     return _chosen(wanted, told.skip_rules if only is None else ())
@@ -83,8 +106,9 @@ def _words(option: str) -> list[str]:
     return [word.strip() for word in option.split(",") if word.strip()]
 
 
-def _chosen(only: Sequence[str], skipped: Sequence[str]) -> tuple[Rule, ...]:
+def _chosen(named: Sequence[str] | None, skipped: Sequence[str]) -> tuple[Rule, ...]:
     codes = [rule.code for rule in RULES]
+    only = named or ()
     for word in (*only, *skipped):
         if not any(fnmatchcase(code, word) for code in codes):
             raise UsageError(

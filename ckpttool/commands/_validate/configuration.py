@@ -1,6 +1,6 @@
 """Defaults of a project: `[tool.ckpt]` of pyproject.toml, or ckpt.toml, in the current folder or above it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 class Configuration:
     """What a project says; empty where it says nothing."""
 
-    rules: tuple[str, ...] = ()
+    rules: tuple[str, ...] | None = None
     skip_rules: tuple[str, ...] = ()
     strict: bool = False
     fail_on: str = ""
     values: bool | None = None
+    path: str = field(default="", compare=False)  # of the file that says it
 
 
 def read_configuration(start: Path | None = None) -> Configuration:
@@ -29,7 +30,7 @@ def read_configuration(start: Path | None = None) -> Configuration:
         start: the folder; None for the current one.
 
     Raises:
-        UsageError: a file is no TOML, or says something that there is not.
+        UsageError: a file is no TOML, says something that there is not, or contradicts itself.
     """
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
@@ -69,7 +70,10 @@ def _configuration(table: dict[str, Any], path: Path) -> Configuration:
         if not isinstance(value, _TYPES[name]) or (isinstance(value, list) and not all(map(_is_text, value))):
             raise UsageError(f"{key!r} is {value!r}, which is of another type", where=str(path))
         told[name] = tuple(value) if isinstance(value, list) else value
-    return Configuration(**told)
+    if told.get("strict") and "fail_on" in told:
+        hint = 'leave one of them out; strict is fail-on = "warning"'
+        raise UsageError("strict and fail-on both say what fails", where=str(path), hint=hint)
+    return Configuration(path=str(path), **told)
 
 
 def _is_text(value: object) -> bool:

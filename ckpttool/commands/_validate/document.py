@@ -6,6 +6,7 @@ from typing import Any
 from ckpttool.blocks import Finding
 from ckpttool.commands._validate.judged import Judged
 from ckpttool.commands._validate.pages import page_of
+from ckpttool.commands._validate.script import script_document
 from ckpttool.commands._validate.validated import Validated
 from ckpttool.rules import CounterRow
 
@@ -18,10 +19,13 @@ def validate_document(report: Validated) -> Mapping[str, object]:
         **_judged(report.newest),
         "rules": [{"code": rule.code, "summary": page_of(rule).summary} for rule in report.choices.rules],
     }
+    if report.newest.facts is not None and report.choices.question is not None:
+        document["script"] = script_document(report.newest.facts, report.choices.question)
     if report.manifest:
         document["manifest"] = report.manifest
     if report.run:
         document["resume_from"] = report.resume_from or None
+        document["equally_new"] = list(report.equals)
         document["folder_findings"] = _findings(report.problems)
         document["checkpoints"] = [{"path": j.path, "step": j.step, **_judged(j)} for j in report.judged]
     return document

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ckpttool.blocks import Severity
+from ckpttool.facts import ScriptFacts
 from ckpttool.rules import CounterRow
 from ckpttool.validation.judging import Judgement, Verdict
 
@@ -17,6 +18,7 @@ class Judged:
     counters: tuple[CounterRow, ...] = ()
     step: int | float | None = None  # in a run
     read_bytes: int | None = None  # of values; None where they were not read
+    facts: ScriptFacts | None = None  # of the script that it was held against
 
     def fails(self, threshold: Severity) -> bool:
         """Whether a finding is at or above the threshold."""

@@ -6,6 +6,7 @@ from pathlib import PurePath
 from ckpttool.blocks import Block, Cell, Column, Fields, Finding, Findings, Heading, Note, Severity, Style, Table, Text
 from ckpttool.commands._validate.choices import Choices
 from ckpttool.commands._validate.judged import Judged
+from ckpttool.commands._validate.script import script_blocks, script_fields, script_says
 from ckpttool.commands._validate.validated import Validated
 from ckpttool.commands._words import figure, listed, plural, size
 from ckpttool.protocols import NotChecked
@@ -40,13 +41,31 @@ def _run_blocks(report: Validated) -> Iterator[Block]:
     if not report.resume_from:
         yield Heading(Text(f"none of the {count} can be resumed from", "bad"))
     elif report.resume_from == report.newest.path:
-        yield Heading([Text("resume from ", "strong"), Text(newest, "good")], f"the newest of {count}")
+        names = [newest, *(_name(path) for path in reversed(report.equals))]
+        told = names if len(names) <= _NAMED else [newest, f"one of {len(names) - 1:,} others"]
+        either = [piece for name in told for piece in (Text(" or ", "strong"), Text(name, "good"))]
+        yield Heading([Text("resume from ", "strong"), *either[1:]], _how_new(report, count))
     else:
         title = [Text("resume from ", "strong"), Text(_name(report.resume_from), "warn")]
-        yield Heading(title, f"{count}; the newest, {newest}, {_why_not(report)}")
+        yield Heading(title, f"{count}; {_newest(report)}, {_why_not(report)}")
     columns = [Column("checkpoint", shrink=True), Column("step", "right"), Column("verdict"), Column("findings")]
     yield Table(columns, [_row(j) for j in report.judged])
     yield from _by_severity([f for f in report.problems if f.severity is not Severity.NOTE])
+
+
+def _how_new(report: Validated, count: str) -> str:
+    """Whether it is the newest, one of several equally new ones, or nothing tells."""
+    if report.newest.step is None and len(report.judged) > 1:
+        return f"the last of {count} by name; nothing in them counts steps, so the newest is not known"
+    return f"equally the newest of {count}, at the same step" if report.equals else f"the newest of {count}"
+
+
+def _newest(report: Validated) -> str:
+    """The newest, where another is to be resumed from."""
+    name, step = _name(report.newest.path), report.newest.step
+    resumed = next(j for j in report.judged if j.path == report.resume_from)
+    equal = step is not None and step == resumed.step
+    return f"{name}, at the same step" if equal else f"the newest, {name}"
 
 
 def _why_not(report: Validated) -> str:
@@ -79,23 +98,33 @@ def _counts(judged: Judged) -> str:
 
 
 def _one_blocks(judged: Judged, report: Validated) -> Iterator[Block]:
-    said, style = _SAID[judged.judgement.verdict]
+    said, style = _said(judged)
     title: list[str | Text] = [Text(said, style)]
     if report.run:
         title = [Text(f"{_name(judged.path)}: ", "strong"), *title]
     yield Heading(title, _counts(judged))
     yield Fields(_fields(judged, report))
     yield from _by_severity(judged.judgement.findings)
+    if judged.facts is not None:
+        yield from script_blocks(judged.facts, judged.judgement.verdict)
     if report.choices.counters:
         yield from _counter_blocks(judged.counters)
     yield from _next_step(judged, report)
     yield from _not_checked(judged.judgement.not_checked)
 
 
+def _said(judged: Judged) -> tuple[str, Style]:
+    """The verdict in words."""
+    verdict = judged.judgement.verdict
+    return script_says(verdict) if judged.facts is not None else _SAID[verdict]
+
+
 def _fields(judged: Judged, report: Validated) -> list[tuple[str, Cell]]:
     fields: list[tuple[str, Cell]] = [("path", Text(judged.path, "name"))]
     if judged.layout:
         fields.append(("layout", judged.layout))
+    if judged.facts is not None and report.choices.question is not None:
+        fields += script_fields(judged.facts, report.choices.question)
     fields.append(("checked", _checked(judged, report.choices)))
     if report.manifest:
         fields.append(("manifest", Text(report.manifest, "name")))

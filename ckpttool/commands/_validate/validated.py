@@ -17,6 +17,7 @@ class Validated:
     choices: Choices
     run: bool = False  # the path is a folder of several
     resume_from: str = ""  # of a run: the newest that can be resumed from; empty where none can
+    equals: tuple[str, ...] = ()  # others that can be resumed from, of the same step as that one
     manifest: str = ""  # written
     problems: tuple[Finding, ...] = ()  # of a run as a whole
 

@@ -1,0 +1,53 @@
+"""Does the run go on in its data where the counters say that it stopped?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ckpttool.arrival.counting import Steps, epochs_fit, saved_epoch
+from ckpttool.arrival.live import Live
+from ckpttool.arrival.outcome import Outcome
+from ckpttool.facts import LoaderFact
+from ckpttool.model import Checkpoint, DataPosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a loader stands, against where it should."""
+
+    loader: LoaderFact
+    outcome: Outcome
+    passed: int  # batches of this epoch before the one that is trained on
+    wanted: int = 0  # that the counters say were seen
+
+
+def positions(checkpoint: Checkpoint, live: Live, steps: Steps) -> list[Position]:
+    """The position of each loader that training takes its batches from."""
+    epoch = saved_epoch(checkpoint)
+    if epoch is None or not steps.taken or epochs_fit(epoch, steps) is not True:
+        return []
+    return [_position(loader, steps) for loader in _of_training(live)]
+
+
+def _of_training(live: Live) -> Iterator[LoaderFact]:
+    """The loaders that gave the batch at hand; of several it is not known which."""
+    using = [ld for ld in live.facts.loaders if ld.given and ld.batches]
+    if len(using) == 1:
+        yield using[0]
+
+
+def _position(loader: LoaderFact, steps: Steps) -> Position:
+    batches = loader.batches or 1
+    wanted = [(steps.taken or 0) * a % batches for a in steps.accumulated]
+    passed = [loader.given - 1 + loader.skipped, loader.given - 1 + loader.skipped - loader.ahead]
+    if any(abs(p % batches - w) <= (1 if steps.skips and w else 0) for p in passed for w in wanted):
+        outcome = Outcome.REACHED
+    elif steps.skips or len(steps.accumulated) > 1:
+        outcome = Outcome.UNKNOWN
+    else:
+        outcome = Outcome.CHANGED if passed[0] else Outcome.ABSENT
+    return Position(loader=loader, outcome=outcome, passed=passed[0], wanted=wanted[0])
+
+
+def kept_positions(checkpoint: Checkpoint) -> list[DataPosition]:
+    """Positions that the checkpoint keeps of a loader or a sampler; a trainer's own loops are its counters."""
+    return [d for d in checkpoint.data if d.name != "loops" and d.fields]

@@ -1,0 +1,48 @@
+"""What is asked of a script: the options of `validate` that are about one, checked."""
+
+import math
+
+from ckpttool.errors import UsageError
+from ckpttool.probe.question import Question
+
+
+def question(  # noqa: PLR0913  # one parameter for each option
+    checkpoint: str,
+    *,
+    script: str | None,
+    module: str | None,
+    args: list[str] | None,
+    python: str | None,
+    steps: int,
+    seconds: float,
+    online: bool,
+) -> Question | None:
+    """The question, or None where no script is named.
+
+    Raises:
+        UsageError: two of them are, or an option that needs one stands alone.
+    """
+    if script is None and module is None:
+        alone = {"ARGS": args, "--python": python, "--steps": steps, "--online": online}
+        for name, value in alone.items():
+            if value:
+                raise UsageError(f"{name} belongs to a script, and none is named", hint="--script FILE")
+        return None
+    if script is not None and module is not None:
+        raise UsageError("--script and --module name two programs", hint="leave one of them out")
+    if not (script or module):
+        raise UsageError("the name of the script is empty", hint="--script FILE")
+    if steps < 0:
+        raise UsageError(f"--steps {steps} is no number of steps", hint="0 or more")
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"--timeout {seconds:g} is no time", hint="a number of seconds, more than 0")
+    return Question(
+        checkpoint=checkpoint,
+        script=script or "",
+        module=module or "",
+        args=tuple(args or ()),
+        python=python or "",
+        steps=steps,
+        seconds=seconds,
+        online=online,
+    )

@@ -1,0 +1,218 @@
+"""Ask a script: run it in a child process under the user's interpreter, and read what it built and loaded.
+
+The only part of the package that lets a user's code run, and only where `--script` or `--module` names it.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Final
+
+from ckpttool.errors import ProbeFailed, UsageError
+from ckpttool.facts import ScriptFacts
+from ckpttool.probe import family
+from ckpttool.probe.cage import NO_CAGE
+from ckpttool.probe.codec import facts_from
+from ckpttool.probe.question import CHECKPOINT, Question
+from ckpttool.probe.surroundings import environment, interpreter
+
+NAMESPACES: Final = "namespaces"
+PATCHED: Final = "patched functions"
+_HERE = Path(__file__).parent
+_CHILD = _HERE / "child"
+_SIGNALLED = 128  # exit codes above it, and those below 0, are of a process that a signal ended
+_KEPT = 4_000  # characters of the script's output
+_LOOKING = 60.0  # seconds beyond the time limit, to look at what a script holds that has reached its boundary
+_ANSWERING = 5.0  # seconds for one that has not, to say where it stands
+
+
+def ask(question: Question, *, told: Callable[[str], None] | None = None) -> ScriptFacts:
+    """Run a script up to the moment when training would go on.
+
+    Args:
+        told: gets what the script prints, as it comes.
+
+    Raises:
+        UsageError: there is no such script.
+        ProbeFailed: it cannot be run at all, or no answer came back.
+    """
+    _check(question)
+    with tempfile.TemporaryDirectory(prefix="ckpt-probe-", ignore_cleanup_errors=True) as scratch:
+        return _Asking(question, Path(scratch).resolve(), told).facts()
+
+
+def _check(question: Question) -> None:
+    if bool(question.script) == bool(question.module):
+        raise UsageError("a script or a module is needed, and not both", hint="--script FILE or --module NAME")
+    if question.script and not Path(question.script).is_file():
+        raise UsageError("there is no such script", where=question.script)
+
+
+class _Asking:
+    """One question; everything it writes lies in a scratch folder."""
+
+    def __init__(self, question: Question, scratch: Path, told: Callable[[str], None] | None) -> None:
+        self._question = question
+        self._scratch = scratch
+        self._told = told
+        self._shared = scratch / "shared"
+        self._answer = self._shared / "answer.json"
+        self._state = self._shared / "cage.json"
+        self._python = interpreter(question.python)
+        self._args = tuple(arg.replace(CHECKPOINT, question.checkpoint) for arg in question.args)
+        for folder in (self._shared, scratch / "layers", scratch / "home"):
+            folder.mkdir()
+
+    def facts(self) -> ScriptFacts:
+        """Run it in namespaces, or with patched functions where there are none."""
+        if self._question.caged and sys.platform == "linux":
+            facts = self._run(self._in_cage(), NAMESPACES)
+            if facts is not None:
+                return facts
+        facts = self._run(self._command(PATCHED), PATCHED)
+        if facts is None:
+            raise ProbeFailed("the script could not be started", where=self._python)
+        return facts
+
+    def _command(self, isolation: str) -> list[str]:
+        """The child's command line; its orders lie in a file."""
+        question = self._question
+        checkpoint = _absolute(question.checkpoint)
+        orders = {
+            "script": _absolute(question.script) if question.script else "",
+            "shown_as": question.script,  # sys.argv[0], as it was written
+            "module": question.module,
+            "args": self._args,
+            "checkpoint": checkpoint,
+            "roots": _beside(Path(checkpoint), question.script),
+            "steps": question.steps,
+            "answer": str(self._answer),
+            "online": question.online,
+            "isolation": isolation,
+            "scratch": str(self._scratch / "home"),
+        }
+        path = self._scratch / "orders.json"
+        path.write_text(json.dumps(orders), encoding="utf-8")
+        return [self._python, str(_CHILD), str(path)]
+
+    def _environment(self) -> dict[str, str]:
+        return environment(os.environ, self._scratch / "home", online=self._question.online)
+
+    def _in_cage(self) -> list[str]:
+        """The command line that makes the namespaces and runs the child in them."""
+        here = str(Path.cwd())
+        needed = {here, tempfile.gettempdir(), str(Path.home())}
+        orders = {
+            "command": self._command(NAMESPACES),
+            "environment": self._environment(),
+            "folder": here,
+            "layers": str(self._scratch / "layers"),
+            "shared": str(self._shared),
+            "read_only": [os.path.realpath(self._question.checkpoint)],
+            "needed": sorted(os.path.realpath(p) for p in needed if os.access(p, os.W_OK)),
+            "told": str(self._state),
+        }
+        path = self._scratch / "cage-orders.json"
+        path.write_text(json.dumps(orders), encoding="utf-8")
+        return [sys.executable, "-I", "-S", str(_HERE / "cage.py"), str(path)]
+
+    def _run(self, command: Sequence[str], isolation: str) -> ScriptFacts | None:
+        """Start, wait, read the answer; None where the kernel has no namespaces for us."""
+        began = time.monotonic()
+        with family.started(command, self._environment()) as process:
+            tail = _Tail(process.stdout, self._told)
+            timed_out = not _ended(process, self._question.seconds, self._answer)
+        tail.join()
+        if process.returncode == NO_CAGE and self._why_no_cage():
+            return None
+        facts = self._read(isolation, tail.text, process.returncode, timed_out=timed_out)
+        seconds = facts.seconds or round(time.monotonic() - began, 3)
+        return replace(facts, seconds=seconds, args=self._args)
+
+    def _why_no_cage(self) -> str:
+        with contextlib.suppress(OSError, ValueError):
+            state = json.loads(self._state.read_text(encoding="utf-8"))
+            return "" if state.get("caged") else str(state.get("why", "?"))
+        return ""
+
+    def _read(self, isolation: str, printed: str, code: int, *, timed_out: bool) -> ScriptFacts:
+        try:
+            text = self._answer.read_bytes()
+        except FileNotFoundError:
+            text = b""
+        if text:
+            facts = facts_from(text)
+            return replace(facts, printed=printed, isolation=isolation)
+        if not timed_out and 0 <= code <= _SIGNALLED:
+            last = printed.strip().rpartition("\n")[2]
+            raise ProbeFailed(
+                f"no answer came back, the process ended with {code}{f': {last}' if last else ''}",
+                where=self._python,
+                hint="it must be a Python of 3.9 or later; name another: --python PATH",
+            )
+        stopped = "timed out" if timed_out else "killed"
+        return ScriptFacts(stopped=stopped, exit_code=code, printed=printed, isolation=isolation)
+
+
+def _absolute(path: str) -> str:
+    """With the links that it was written with: a script may look at the names."""
+    return os.path.abspath(path)  # noqa: PTH100  # `Path.resolve` follows links
+
+
+def _beside(checkpoint: Path, script: str) -> list[str]:
+    """The run that a checkpoint is part of: its folder, unless other things lie there, too."""
+    folder = checkpoint.parent
+    shared = {Path.cwd(), Path.home(), Path(tempfile.gettempdir()), Path(script).resolve().parent}
+    return [] if folder in shared or any(folder in other.parents for other in shared) else [str(folder)]
+
+
+def _ended(process: "subprocess.Popen[bytes]", seconds: float, answer: Path) -> bool:
+    """Wait; False where the time ran out.
+
+    A script that has reached its boundary gets time to be looked at; another is told to end, and says where it stood.
+    """
+    if _waited(process, seconds):
+        return True
+    if answer.with_suffix(".began").exists() and _waited(process, _LOOKING):
+        return True
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM)
+    _waited(process, _ANSWERING)
+    return False
+
+
+def _waited(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+        return True
+    return False
+
+
+class _Tail(threading.Thread):
+    """The end of what a process prints."""
+
+    def __init__(self, stream: IO[bytes] | None, told: Callable[[str], None] | None) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._told = told
+        self.text = ""
+        self.start()
+
+    def run(self) -> None:
+        """Read until every holder of the pipe has ended."""
+        if self._stream is None:
+            return
+        for line in self._stream:
+            text = line.decode(errors="replace")
+            self.text = (self.text + text)[-_KEPT:]
+            if self._told is not None:
+                self._told(text)

@@ -1,0 +1,118 @@
+"""Lightning's loop counters: which of them a resume reads, and where it goes on by them.
+
+Source: lightning/pytorch/loops/loop.py (`load_state_dict`), progress.py, fit_loop.py (`restarting`, `reset`) and
+training_epoch_loop.py (`update_restart_stage`, `reset`) of 2.6.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from ckpttool.elements import number
+from ckpttool.values import Value
+
+EPOCHS: Final = "epoch_progress"
+BATCHES: Final = "epoch_loop.batch_progress"
+SCHEDULERS: Final = "epoch_loop.scheduler_progress"
+AUTOMATIC: Final = "epoch_loop.automatic_optimization.optim_progress"
+MANUAL: Final = "epoch_loop.manual_optimization.optim_step_progress"
+VALIDATION: Final = "epoch_loop.val_loop.batch_progress"
+ASKED: Final = ("state_dict", "epoch_loop.state_dict")  # `get` is called on them
+_FOUR: Final = ("ready", "started", "processed", "completed")
+_TWO: Final = ("ready", "completed")
+_THREE: Final = ("ready", "started", "completed")
+
+# The parts of each entry that `load_state_dict` looks up by key, with the counters of `total` and `current` in it.
+PARTS: Final[Mapping[str, Mapping[tuple[str, ...], tuple[str, ...]]]] = {
+    EPOCHS: {(): _FOUR},
+    BATCHES: {(): _FOUR},
+    SCHEDULERS: {(): _TWO},
+    AUTOMATIC: {("optimizer", "step"): _TWO, ("optimizer", "zero_grad"): _THREE},
+    MANUAL: {(): _TWO},
+    VALIDATION: {(): _FOUR},
+}
+_WITH_LAST = (BATCHES, VALIDATION)
+
+
+class Fault(NamedTuple):
+    """What `load_state_dict` raises on an entry."""
+
+    path: tuple[str, ...]  # below `fit_loop`
+    exception: str
+    says: str
+
+
+def structure(fit: Mapping[Any, Value]) -> Iterator[Fault]:
+    """Entries that are there and cannot be loaded, one fault for each; absent ones are passed over."""
+    for name in ASKED:
+        if name in fit and not isinstance(fit[name], dict):
+            yield Fault((name,), "AttributeError", "is no dict")
+    for name, parts in PARTS.items():
+        if name in fit:
+            yield from list(_entry(name, fit[name], parts))[:1]
+
+
+def _entry(name: str, entry: Value, parts: Mapping[tuple[str, ...], tuple[str, ...]]) -> Iterator[Fault]:
+    for path in parts:
+        value = entry
+        walked: tuple[str, ...] = (name,)
+        for key in path:
+            if fault := _lacks(value, walked, key):
+                yield fault
+                return
+            value, walked = _of(value)[key], (*walked, key)
+        for key in ("total", "current"):
+            if fault := _lacks(value, walked, key):
+                yield fault
+            elif (held := _of(value)[key]) is None or isinstance(held, int | float):
+                yield Fault((*walked, key), "TypeError", "is no dict")  # `__dict__.update` of it
+            elif isinstance(held, str) and held:
+                yield Fault((*walked, key), "ValueError", "is no dict")
+    if name in _WITH_LAST and (fault := _lacks(entry, (name,), "is_last_batch")):
+        yield fault
+
+
+def _lacks(value: Value, path: tuple[str, ...], key: str) -> Fault | None:
+    if not isinstance(value, dict):
+        return Fault(path, "TypeError", "is no dict")
+    return None if key in value else Fault((*path, key), "KeyError", "is not there")
+
+
+def _of(value: Value) -> Mapping[Any, Value]:
+    return value if isinstance(value, dict) else {}
+
+
+class Tracker(NamedTuple):
+    """`total` or `current` of an entry; a counter that is not there is 0, as the class begins."""
+
+    ready: float = 0
+    started: float = 0
+    processed: float = 0
+    completed: float = 0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the four are as Lightning counts them up: one after the other, none more than one behind."""
+        return self.ready >= self.started >= self.processed >= self.ready - 1 and (
+            self.completed in (self.processed, self.processed - 1)
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether all that was begun was processed."""
+        return self.ready == self.started == self.processed
+
+
+def tracker(fit: Mapping[Any, Value], entry: str, which: str) -> Tracker:
+    """Counters of an entry; those that are no numbers count as -1, which agrees with none."""
+    held = _of(_of(fit.get(entry)).get(which))
+    told = {key: number(held[key]) for key in _FOUR if key in held}
+    return Tracker(**{key: -1 if value is None else value for key, value in told.items()})
+
+
+def goes_on_at(fit: Mapping[Any, Value]) -> float | None:
+    """The batch of the running epoch that a resume takes first; None where it begins an epoch."""
+    if tracker(fit, EPOCHS, "current").over:
+        return None
+    total, current = tracker(fit, BATCHES, "total"), tracker(fit, BATCHES, "current")
+    saved_at_end_of_batch = total.over and total.completed == total.processed - 1
+    return current.completed + 1 if saved_at_end_of_batch else current.completed

@@ -1,0 +1,112 @@
+"""`rng.unusable`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from ckpttool.blocks import Finding, Severity
+from ckpttool.model import At, Contents
+from ckpttool.protocols import Case, Needs
+from ckpttool.rules._generators import CALLS, Refusal, kind, refusal
+from ckpttool.rules._places import place
+from ckpttool.rules._rng_slots import CUDA, FILES, KEYS, slots
+from ckpttool.values import TensorRef, Value
+
+_TRAINER = "_load_rng_state of transformers/trainer.py"
+_ACCELERATE = "load_accelerator_state of accelerate/checkpointing.py"
+_LOGGED = "swallows it with a line at INFO"
+_HINT = "take the random states of another checkpoint of the run, or remove them and go on with other random numbers"
+
+
+class RngUnusable:
+    """A state that its random generator does not take: of another length, type or kind.
+
+    What: for Python the tuple (3, 625 integers, next gauss), for numpy the tuple ('MT19937', 624 words, position,
+    has_gauss, cached_gaussian) or the dict of a bit generator, for torch a contiguous ByteTensor of 5,056 bytes on the
+    CPU and of 16 for each CUDA device; and the keys that Accelerate and the Trainer always write. In a script's file,
+    keys that name their generator: `torch_rng_state`, `rng.numpy`.
+
+    Why: the generator raises, and the Trainer and most scripts with it. Accelerate restores Python, numpy and torch in
+    that order in one `try`: it goes on without the one and all after it, and says so at INFO only.
+
+    Example: `rng_state.pth: cpu: it has 16 bytes, not 5,056: torch.set_rng_state raises RuntimeError`
+
+    Reference: torch/random.py `set_rng_state`, torch 2.13; transformers/trainer.py `_load_rng_state` and
+    trainer_pt_utils.py `set_rng_state_for_device`, 5.24; accelerate/checkpointing.py `load_accelerator_state`, 1.15.
+    """
+
+    code: ClassVar[str] = "rng.unusable"
+    needs: ClassVar[Needs] = Needs.NOTHING
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        checkpoint = case.checkpoint
+        pattern = FILES.get(checkpoint.layout)
+        for file, contents in checkpoint.contents.items():
+            if pattern is not None and pattern.fullmatch(file):
+                yield from self._of_trainer(case, file, contents)
+        for slot in slots(checkpoint):
+            if wrong := _refusal(case, slot.generator, slot.value):
+                yield self._of_script(slot.at, slot.generator, wrong)
+
+    def _of_trainer(self, case: Case, file: str, contents: Contents) -> Iterator[Finding]:
+        layout = case.checkpoint.layout
+        root = contents.root
+        if not isinstance(root, dict):
+            yield self._not_a_dict(layout, file, root)
+            return
+        for key, generator in KEYS[layout].items():
+            wrong = _refusal(case, generator, root[key]) if key in root else Refusal("KeyError", "it is not there")
+            if wrong is not None:
+                by = CALLS[generator] if key in root else "the look-up"
+                lost = _lost(layout, generator, root) if layout == "accelerate" else ""
+                yield self._finding(place(At(file), key), wrong, by, lost)
+        device = CUDA[layout]
+        if root.get(device) and (wrong := refusal("cuda", root[device])):
+            yield self._of_device(layout, place(At(file), device), wrong)
+
+    def _not_a_dict(self, layout: str, file: str, root: Value) -> Finding:
+        if layout == "accelerate":
+            said = f"{_ACCELERATE} {_LOGGED}: no generator goes on where it was, and Accelerate's step stays at 0"
+            severity = Severity.SILENT
+        else:
+            severity, said = Severity.ERROR, f"{_TRAINER} raises TypeError"
+        return self._say(severity, file, f"it holds {kind(root)}, not a dict of states: {said}")
+
+    def _finding(self, where: str, wrong: Refusal, by: str, lost: str) -> Finding:
+        if not wrong.exception:
+            return self._say(Severity.SILENT, where, f"{wrong.says}: {by} takes it, and draws other numbers")
+        raised = f"{wrong.says}: {by} raises {wrong.exception}"
+        if not lost:
+            return self._say(Severity.ERROR, where, f"{raised}, in {_TRAINER}")
+        return self._say(Severity.SILENT, where, f"{raised}, which {_ACCELERATE} {_LOGGED}: {lost}")
+
+    def _of_device(self, layout: str, where: str, wrong: Refusal) -> Finding:
+        """Both trainers go on without the states of devices; where there is no such device nothing is lost."""
+        caller = f"{_ACCELERATE} {_LOGGED}" if layout == "accelerate" else "the Trainer logs it and goes on"
+        said = f"{wrong.says}: on CUDA {CALLS['cuda']} raises {wrong.exception}; {caller}"
+        return self._say(Severity.SILENT, where, said)
+
+    def _of_script(self, at: At, generator: str, wrong: Refusal) -> Finding:
+        if not wrong.exception:
+            said = f"{wrong.says}: {CALLS[generator]} takes it, and draws other numbers"
+            return self._say(Severity.SILENT, place(at), said)
+        return self._say(Severity.ERROR, place(at), f"{wrong.says}: {CALLS[generator]} raises {wrong.exception}")
+
+    def _say(self, severity: Severity, where: str, message: str) -> Finding:
+        return Finding(code=self.code, severity=severity, where=where, message=message, hint=_HINT)
+
+
+def _lost(layout: str, generator: str, root: Mapping[Any, Value]) -> str:
+    """What is not restored once a generator of Accelerate's raised; the step is taken before all of them."""
+    names = list(KEYS[layout].values())
+    step = "" if "step" in root else ", and Accelerate's step stays at 0"
+    return f"not restored are {', '.join(names[names.index(generator) :])}{step}"
+
+
+def _refusal(case: Case, generator: str, value: Value) -> Refusal | None:
+    """What the structure says of a state, and of torch's own the values where they are read."""
+    wrong = refusal(generator, value)
+    if wrong is None and generator == "torch" and case.values is not None and isinstance(value, TensorRef):
+        storage = value.storage
+        if storage is not None and not any(storage.read()[value.storage_offset :][: value.numel]):
+            return Refusal("RuntimeError", "all its bytes are 0, which no Mersenne Twister holds")
+    return wrong

@@ -1,0 +1,69 @@
+"""`script.raises`."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ckpttool.blocks import Finding, Severity
+from ckpttool.facts import FrameFact, RaisedFact
+from ckpttool.protocols import Case, Needs
+from ckpttool.rules._exceptions import cause_of
+from ckpttool.rules._relevance import concerns
+
+_MOST = 300  # characters of a message
+
+
+class ScriptRaises:
+    """The script raises, and it is because of the checkpoint.
+
+    What: an exception out of a load, after one, or with the checkpoint's path in it, up to where training would go on.
+    Known ones are matched to their cause, and to the rule whose page says more.
+
+    Why: the resume fails.
+
+    Example: `train.py:64: RuntimeError: Error(s) in loading state_dict for Net: …: the names differ in module.`
+
+    Reference: torch/nn/modules/module.py and optim/optimizer.py `load_state_dict`, torch 2.13.
+    """
+
+    code: ClassVar[str] = "script.raises"
+    needs: ClassVar[Needs] = Needs.FACTS
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        """One finding: the exception, where, why, and what mends it."""
+        facts = case.facts
+        if facts is None or facts.stopped not in ("raised", "exited", "ended"):
+            return
+        if not concerns(facts, case.checkpoint.path):
+            return
+        if facts.raised is None:
+            message = f"the script looks into the checkpoint and exits with {facts.exit_code} before it trains"
+            yield Finding(code=self.code, severity=Severity.ERROR, message=message, hint=_last_line(facts.printed))
+            return
+        raised = facts.raised
+        text = f"{raised.type}: {raised.message}"
+        libraries = " ".join(f.file for f in raised.frames)
+        cause = cause_of(text, facts, during=f"{raised.during} {libraries if 'lightning' in libraries else ''}".strip())
+        more = f" (`ckpt rules {cause.rule}`)" if cause.rule else ""
+        yield Finding(
+            code=self.code,
+            severity=Severity.ERROR,
+            where=_place(raised),
+            message=f"{_cut(text)}: {cause.says}{more}",
+            hint=cause.hint,
+        )
+
+
+def _place(raised: RaisedFact) -> str:
+    """The innermost line of the user's own program."""
+    own: list[FrameFact] = [f for f in raised.frames if not f.library] or list(raised.frames)
+    return f"{own[-1].file}:{own[-1].line}" if own else ""
+
+
+def _cut(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _MOST else f"{flat[: _MOST - 1]}…"
+
+
+def _last_line(printed: str) -> str:
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    return f"it printed: {_cut(lines[-1])}" if lines else ""
