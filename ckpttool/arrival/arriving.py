@@ -63,13 +63,16 @@ def stands(facts: ScriptFacts) -> bool:
     return facts.stopped in _STANDS
 
 
-def arrival(checkpoint: Checkpoint, facts: ScriptFacts) -> Arrival:
+def arrival(checkpoint: Checkpoint, facts: ScriptFacts, digests: Digests | None = None) -> Arrival:
     """Compare the live state with what the checkpoint holds; reads its tensors.
+
+    Args:
+        digests: what is known of them already.
 
     Raises:
         FileChanged: a file was written to meanwhile.
     """
-    live, digests = Live(facts), Digests(checkpoint.limits)
+    live, digests = Live(facts), digests or Digests(checkpoint.limits)
     optimizers = optimizers_arrived(checkpoint, live, digests)
     schedulers = schedulers_arrived(checkpoint, live, digests)
     came = [o.saved for o in optimizers if _came(o)]

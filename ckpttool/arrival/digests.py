@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from ckpttool.dtypes import by_torch_name
 from ckpttool.elements import sha256
@@ -11,6 +12,7 @@ from ckpttool.values import TensorRef
 from ckpttool.writers.casts import CastSource, can_cast_to, is_castable
 
 _AT_ONCE = 1 << 20  # bytes read at a time
+_THREADS = 2
 
 
 class Digests:
@@ -27,6 +29,13 @@ class Digests:
         if place not in self._known:
             self._known[place] = self._read(tensor)
         return self._known[place]
+
+    def prepare(self, tensors: Iterable[TensorRef]) -> None:
+        """Read many, in threads, so that they are known when they are asked for."""
+        todo = {_place(tensor): tensor for tensor in tensors}
+        todo = {place: tensor for place, tensor in todo.items() if place not in self._known}
+        with ThreadPoolExecutor(_THREADS) as threads:
+            self._known.update(zip(todo, threads.map(self._read, todo.values()), strict=True))
 
     def after_cast(self, tensor: TensorRef, dtype: str) -> str:
         """The digest of the elements in another floating type; empty where no such cast is known."""

@@ -1,6 +1,7 @@
 """`ckpt validate`: is this checkpoint whole, and would training continue as if never stopped?"""
 
 import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ckpttool import params
@@ -59,15 +60,19 @@ def validate(  # noqa: PLR0913  # one parameter for each option of the command
       2   could not be judged: unreadable, or weights alone
       70  a bug of ckpt
     """
-    from ckpttool.commands._validate import asked, choices, validating  # `--help` must not pay for it
+    from ckpttool.commands._validate import asked  # `--help` must not pay for it
 
     question = asked.question(
         os.fspath(path), script=script, module=module, args=args, python=python, steps=steps, seconds=timeout,
         online=online,
     )  # fmt: skip
-    wanted = choices.choices(
-        values=values, no_values=no_values, crc=crc, counters=counters, rules=rules, skip_rules=skip_rules,
-        strict=strict, fail_on=fail_on, limits=limit, against=against, manifest=manifest, write_manifest=write_manifest,
-        question=question,
-    )  # fmt: skip
-    return validating.report(os.fspath(path), wanted, progress)
+    with ExitStack() as stack:
+        pending = asked.pending(question, stack) if question is not None else None
+        from ckpttool.commands._validate import choices, validating  # what takes longest runs while the script does
+
+        wanted = choices.choices(
+            values=values, no_values=no_values, crc=crc, counters=counters, rules=rules, skip_rules=skip_rules,
+            strict=strict, fail_on=fail_on, limits=limit, against=against, manifest=manifest,
+            write_manifest=write_manifest, question=question,
+        )  # fmt: skip
+        return validating.report(os.fspath(path), wanted, progress, pending)

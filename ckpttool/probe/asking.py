@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final
@@ -30,16 +30,18 @@ PATCHED: Final = "patched functions"
 _HERE = Path(__file__).parent
 _CHILD = _HERE / "child"
 _SIGNALLED = 128  # exit codes above it, and those below 0, are of a process that a signal ended
+_BLOCK = 1 << 16  # bytes
 _KEPT = 4_000  # characters of the script's output
 _LOOKING = 60.0  # seconds beyond the time limit, to look at what a script holds that has reached its boundary
+_LISTENING = 0.2  # seconds between two looks at whether anybody still waits
 _ANSWERING = 5.0  # seconds for one that has not, to say where it stands
 
 
-def ask(question: Question, *, told: Callable[[str], None] | None = None) -> ScriptFacts:
+def ask(question: Question, *, stop: threading.Event | None = None) -> ScriptFacts:
     """Run a script up to the moment when training would go on.
 
     Args:
-        told: gets what the script prints, as it comes.
+        stop: ends the script when it is set.
 
     Raises:
         UsageError: there is no such script.
@@ -47,7 +49,7 @@ def ask(question: Question, *, told: Callable[[str], None] | None = None) -> Scr
     """
     _check(question)
     with tempfile.TemporaryDirectory(prefix="ckpt-probe-", ignore_cleanup_errors=True) as scratch:
-        return _Asking(question, Path(scratch).resolve(), told).facts()
+        return _Asking(question, Path(scratch).resolve(), stop or threading.Event()).facts()
 
 
 def _check(question: Question) -> None:
@@ -60,10 +62,10 @@ def _check(question: Question) -> None:
 class _Asking:
     """One question; everything it writes lies in a scratch folder."""
 
-    def __init__(self, question: Question, scratch: Path, told: Callable[[str], None] | None) -> None:
+    def __init__(self, question: Question, scratch: Path, stop: threading.Event) -> None:
         self._question = question
         self._scratch = scratch
-        self._told = told
+        self._stop = stop
         self._shared = scratch / "shared"
         self._answer = self._shared / "answer.json"
         self._state = self._shared / "cage.json"
@@ -129,14 +131,39 @@ class _Asking:
         """Start, wait, read the answer; None where the kernel has no namespaces for us."""
         began = time.monotonic()
         with family.started(command, self._environment()) as process:
-            tail = _Tail(process.stdout, self._told)
-            timed_out = not _ended(process, self._question.seconds, self._answer)
+            tail = _Tail(process.stdout)
+            timed_out = not self._ended(process)
         tail.join()
         if process.returncode == NO_CAGE and self._why_no_cage():
             return None
         facts = self._read(isolation, tail.text, process.returncode, timed_out=timed_out)
         seconds = facts.seconds or round(time.monotonic() - began, 3)
         return replace(facts, seconds=seconds, args=self._args)
+
+    def _ended(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Wait; False where the time ran out.
+
+        A script that has reached its boundary gets time to be looked at; another is told to end, and says where it
+        stood.
+        """
+        if self._waited(process, self._question.seconds):
+            return True
+        if self._answer.with_suffix(".began").exists() and self._waited(process, _LOOKING):
+            return True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGTERM)
+        self._waited(process, _ANSWERING)
+        return False
+
+    def _waited(self, process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+        """Whether it ended within some seconds."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if family.ended(process, min(left, _LISTENING)):
+                return True
+            if self._stop.is_set():
+                raise _Stopped
+        return False
 
     def _why_no_cage(self) -> str:
         with contextlib.suppress(OSError, ValueError):
@@ -175,35 +202,16 @@ def _beside(checkpoint: Path, script: str) -> list[str]:
     return [] if folder in shared or any(folder in other.parents for other in shared) else [str(folder)]
 
 
-def _ended(process: "subprocess.Popen[bytes]", seconds: float, answer: Path) -> bool:
-    """Wait; False where the time ran out.
-
-    A script that has reached its boundary gets time to be looked at; another is told to end, and says where it stood.
-    """
-    if _waited(process, seconds):
-        return True
-    if answer.with_suffix(".began").exists() and _waited(process, _LOOKING):
-        return True
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGTERM)
-    _waited(process, _ANSWERING)
-    return False
-
-
-def _waited(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(seconds)
-        return True
-    return False
+class _Stopped(Exception):
+    """Nobody waits for the answer any more."""
 
 
 class _Tail(threading.Thread):
     """The end of what a process prints."""
 
-    def __init__(self, stream: IO[bytes] | None, told: Callable[[str], None] | None) -> None:
+    def __init__(self, stream: IO[bytes] | None) -> None:
         super().__init__(daemon=True)
         self._stream = stream
-        self._told = told
         self.text = ""
         self.start()
 
@@ -211,8 +219,7 @@ class _Tail(threading.Thread):
         """Read until every holder of the pipe has ended."""
         if self._stream is None:
             return
-        for line in self._stream:
-            text = line.decode(errors="replace")
-            self.text = (self.text + text)[-_KEPT:]
-            if self._told is not None:
-                self._told(text)
+        kept = b""
+        while block := self._stream.read1(_BLOCK):  # type: ignore[attr-defined]  # of a pipe, it is buffered
+            kept = (kept + block)[-4 * _KEPT :]
+        self.text = kept.decode(errors="replace")[-_KEPT:]

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -35,6 +36,21 @@ def started(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[
             yield process
         finally:
             _end(process, mark)
+
+
+def ended(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    """Whether it ends within some seconds; where the system can tell at once, no time is lost by looking again."""
+    if hasattr(os, "pidfd_open") and process.poll() is None:
+        with contextlib.suppress(OSError):
+            descriptor = os.pidfd_open(process.pid)
+            try:
+                select.select([descriptor], [], [], seconds)
+            finally:
+                os.close(descriptor)
+            return process.poll() is not None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    return process.returncode is not None
 
 
 @contextlib.contextmanager

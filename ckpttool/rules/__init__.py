@@ -87,6 +87,7 @@ from ckpttool.rules.scheduler_fields import SchedulerFields
 from ckpttool.rules.scheduler_horizon import SchedulerHorizon
 from ckpttool.rules.scheduler_lr_mismatch import SchedulerLrMismatch
 from ckpttool.rules.scheduler_missing import SchedulerMissing
+from ckpttool.rules.scheduler_no_initial_lr import SchedulerNoInitialLr
 from ckpttool.rules.scheduler_not_restored import SchedulerNotRestored
 from ckpttool.rules.scheduler_object_in_state import SchedulerObjectInState
 from ckpttool.rules.scheduler_off_by_one import SchedulerOffByOne
@@ -189,6 +190,7 @@ RULES: tuple[Rule, ...] = (
     SchedulerHorizon(),
     SchedulerLrMismatch(),
     SchedulerMissing(),
+    SchedulerNoInitialLr(),
     SchedulerNotRestored(),
     SchedulerObjectInState(),
     SchedulerOffByOne(),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ckpttool.arrival import Arrival, Change, arrival, stands
+from ckpttool.arrival import DIGESTS, Arrival, Change, Digests, arrival, stands
 from ckpttool.protocols import Case
 
 _NOTE_KEY = "what arrived in the script"
@@ -16,7 +16,10 @@ def compared(case: Case) -> Arrival | None:
     known = case.notes.get(_NOTE_KEY)
     if isinstance(known, Arrival):
         return known
-    found = case.notes[_NOTE_KEY] = arrival(case.checkpoint, case.facts)
+    digests = case.notes.get(DIGESTS)
+    found = case.notes[_NOTE_KEY] = arrival(
+        case.checkpoint, case.facts, digests if isinstance(digests, Digests) else None
+    )
     return found
 
 

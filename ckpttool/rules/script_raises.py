@@ -48,7 +48,7 @@ class ScriptRaises:
             code=self.code,
             severity=Severity.ERROR,
             where=_place(raised),
-            message=f"{_cut(text)}: {cause.says}{more}",
+            message=f"{_cut(text).rstrip('.')}: {cause.says}{more}",
             hint=cause.hint,
         )
 

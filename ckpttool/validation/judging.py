@@ -75,7 +75,10 @@ def _said(case: Case, rule: Rule) -> Iterator[Finding | NotChecked]:
     if unmet or told:  # what was seen needs no prediction
         return
     predicts = case.facts is not None and Needs.FACTS not in rule.needs
+    looked = half is not None and case.facts is not None and stands(case.facts)
     for said in rule.check(case):
+        if looked and isinstance(said, NotChecked):  # the files alone do not tell, and the script did
+            continue
         yield held_against_script(said) if predicts and isinstance(said, Finding) else said
 
 

@@ -63,6 +63,13 @@ class Chained(lr_scheduler.LRScheduler):
         return [group["lr"] * 0.9 for group in self.optimizer.param_groups]
 
 
+class Stepping(Own):
+    """A user's schedule that sets the rates in a step of its own."""
+
+    def step(self, epoch=None):
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+
+
 SCHEDULES = {
     "StepLR": lambda o: lr_scheduler.StepLR(o, 3),
     "MultiStepLR": lambda o: lr_scheduler.MultiStepLR(o, [2, 5]),
@@ -109,6 +116,7 @@ def test_rates_are_those_that_the_schedule_gives(name, steps, record):
     [
         (lr_scheduler.ReduceLROnPlateau, "it follows a metric"),
         (lambda o: lr_scheduler.MultiplicativeLR(o, lambda _: 0.9), "each of its rates follows from the one before"),
+        (Stepping, "its step is the script's own"),
         (Chained, "each of its rates follows from the one before"),
         (
             lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(o, 2)], o),
@@ -302,6 +310,34 @@ def test_a_trial_step_touches_nothing():
         good.state[param] = {"momentum_buffer": torch.ones_like(param)}
     assert trial_step.trial_step(good)[0].startswith("KeyError: ")
     assert trial_step.trial_step(torch.optim.LBFGS(model.parameters()))[1] == "it needs a closure"
+
+
+class WithAverage(torch.optim.SGD):
+    """A user's optimizer that keeps something of its own and writes into it at each step."""
+
+    def __init__(self, model, kept):
+        super().__init__(model.parameters(), lr=0.1)
+        self.kept = kept
+
+    def step(self, closure=None):
+        super().step(closure)
+        if isinstance(self.kept, list):
+            self.kept.append(1)
+        elif isinstance(self.kept, torch.nn.Module):
+            torch.nn.init.zeros_(self.kept.weight)
+        else:
+            self.kept.average.mul_(0.5)
+
+
+@pytest.mark.parametrize("kind", ["module", "object", "list"])
+def test_a_trial_step_of_an_optimizer_with_more_in_it(kind):
+    """What it would write into beside its groups and states is refused, or copied where it holds no tensors."""
+    model = torch.nn.Linear(3, 3)
+    kept = {"module": model, "object": SimpleNamespace(average=torch.ones(3)), "list": []}[kind]
+    before = copy.deepcopy((model.state_dict(), kept))
+    raised, unchecked = trial_step.trial_step(WithAverage(model, kept))
+    assert (raised, unchecked) == ("", "" if kind == "list" else "it keeps tensors of its own, in 'kept'")
+    assert str((model.state_dict(), kept)) == str(before)
 
 
 def test_plain_values():

@@ -1,9 +1,15 @@
 """What is asked of a script: the options of `validate` that are about one, checked."""
 
 import math
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ckpttool.errors import UsageError
+from ckpttool.errors import PathNotFound, UsageError
 from ckpttool.probe.question import Question
+
+if TYPE_CHECKING:
+    from ckpttool.probe.pending import Pending
 
 
 def question(  # noqa: PLR0913  # one parameter for each option
@@ -46,3 +52,16 @@ def question(  # noqa: PLR0913  # one parameter for each option
         seconds=seconds,
         online=online,
     )
+
+
+def pending(question: Question, stack: ExitStack) -> "Pending":
+    """Start the script; it ends with the stack.
+
+    Raises:
+        PathNotFound: there is no such checkpoint, so nothing of the user's needs to be run.
+    """
+    if not question.checkpoint or not Path(question.checkpoint).exists():
+        raise PathNotFound("there is no such file or folder", where=question.checkpoint, hint="check the path")
+    from ckpttool.probe.pending import Pending  # it brings processes and threads
+
+    return stack.enter_context(Pending(question))

@@ -1,17 +1,22 @@
 """What every checkpoint of a report is judged with: rules, values, what it is held against."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from ckpttool.arrival import DIGESTS, Digests
 from ckpttool.blocks import Finding, Progress
 from ckpttool.commands._validate.choices import Choices
 from ckpttool.commands._validate.installed import installed
 from ckpttool.commands._validate.judged import Judged
-from ckpttool.facts import ScriptFacts
 from ckpttool.model import Checkpoint, Run
 from ckpttool.protocols import Case, Needs, Scan
 from ckpttool.rules import counter_table
 from ckpttool.validation.judging import judge
 from ckpttool.validation.unread import told_of_unread
+from ckpttool.values import TensorRef
+
+if TYPE_CHECKING:  # it brings processes and threads
+    from ckpttool.probe.pending import Pending
 
 MOST_READ = 2_000_000_000  # bytes of values that are read without being asked for
 
@@ -26,12 +31,14 @@ class Bench:
         self._installed = installed() if any(Needs.INSTALLED in rule.needs for rule in choices.rules) else {}
 
     def judged(
-        self, checkpoint: Checkpoint, *, run: Run | None = None, read: bool, facts: ScriptFacts | None = None
+        self, checkpoint: Checkpoint, *, run: Run | None = None, read: bool, pending: "Pending | None" = None
     ) -> Judged:
-        """Judge one checkpoint; its values are read first."""
+        """Judge one checkpoint; its values are read first, while a script may still be running."""
         values = self._scanned(checkpoint) if read else None
+        notes = {DIGESTS: _digests(checkpoint, read=read)} if pending is not None else {}
+        facts = pending.facts() if pending is not None else None
         case = Case(
-            checkpoint=checkpoint, run=run, other=self._other, facts=facts, values=values,
+            checkpoint=checkpoint, run=run, other=self._other, facts=facts, values=values, notes={**notes},
             installed={**self._installed, **(facts.versions if facts else {})},
         )  # fmt: skip
         found, unchecked = told_of_unread(checkpoint, values.unread if values else ())
@@ -72,6 +79,16 @@ class Bench:
             from ckpttool.validation.manifest import held_against
 
             yield from held_against(checkpoint, self.choices.manifest)
+
+
+def _digests(checkpoint: Checkpoint, *, read: bool) -> Digests:
+    """Digests of what a script may hold; where much would have to be read, each when it is needed."""
+    digests = Digests(checkpoint.limits)
+    if read:
+        weights = [t for w in checkpoint.weights for t in w.tensors.values()]
+        states = [v for o in checkpoint.optimizers for e in o.state.values() for v in e.values()]
+        digests.prepare([*weights, *(v for v in states if isinstance(v, TensorRef))])
+    return digests
 
 
 def _read(values: Scan | None) -> int | None:

@@ -57,7 +57,8 @@ def script_blocks(facts: ScriptFacts, verdict: Verdict) -> Iterator[Block]:
     """The end of what it printed, where that may say why; and what could not be watched."""
     lines = [line for line in facts.printed.splitlines() if line.strip()]
     if lines and (verdict is Verdict.NOT_JUDGED or facts.stopped in ("ended", "exited")):
-        yield Note([Text("printed  ", "dim"), "\n".join(lines[-_SHOWN:])])
+        for line in lines[-_SHOWN:]:
+            yield Note([Text("printed  ", "dim"), line.rstrip()])
     for what in facts.unwatched:
         yield Note([Text("not watched  ", "dim"), what])
 

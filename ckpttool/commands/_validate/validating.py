@@ -2,19 +2,25 @@
 
 import os
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from ckpttool.blocks import Finding, Progress, Severity
 from ckpttool.commands._validate.bench import Bench
 from ckpttool.commands._validate.choices import Choices
 from ckpttool.commands._validate.report import ValidateReport
 from ckpttool.errors import CkptError, NotACheckpoint, PathNotFound, UsageError
-from ckpttool.facts import ScriptFacts
 from ckpttool.model import Checkpoint, Run
 from ckpttool.opening import open_checkpoint, open_path
 
+if TYPE_CHECKING:  # it brings processes and threads
+    from ckpttool.probe.pending import Pending
 
-def report(path: str, choices: Choices, progress: Progress | None) -> ValidateReport:
+
+def report(path: str, choices: Choices, progress: Progress | None, pending: "Pending | None" = None) -> ValidateReport:
     """Judge what lies at a path.
+
+    Args:
+        pending: a script that is being run meanwhile, to hold it against.
 
     Raises:
         CkptError: it cannot be read.
@@ -27,9 +33,8 @@ def report(path: str, choices: Choices, progress: Progress | None) -> ValidateRe
         other = stack.enter_context(open_checkpoint(choices.against, choices.limits)) if choices.against else None
         bench = Bench(choices, other, progress)
         if isinstance(opened, Run):
-            return _of_run(opened, bench)
-        facts = _facts(choices)
-        judged = bench.judged(opened, read=bench.affordable([opened])[0], facts=facts)
+            return _of_run_with_script(opened, bench, pending) if pending is not None else _of_run(opened, bench)
+        judged = bench.judged(opened, read=bench.affordable([opened])[0], pending=pending)
         written = _manifest(opened, choices)
         opened.check_unchanged()
         return ValidateReport(path=path, judged=(judged,), choices=choices, manifest=written)
@@ -50,15 +55,17 @@ def _opened(path: str, choices: Choices) -> Checkpoint | Run:
         return Checkpoint(path=path, layout="", problems=(trouble,))
 
 
-def _of_run(run: Run, bench: Bench) -> ValidateReport:
-    choices = bench.choices
+def _require_one(run: Run, choices: Choices) -> None:
     if not run.checkpoints:
         raise NotACheckpoint("the folder holds no checkpoints", where=run.path)
     if choices.manifest or choices.write_manifest:
         hint = "name one of them"
         raise UsageError("a manifest is of one checkpoint, and the folder holds several", where=run.path, hint=hint)
-    if choices.question is not None:
-        return _of_run_with_script(run, bench)
+
+
+def _of_run(run: Run, bench: Bench) -> ValidateReport:
+    choices = bench.choices
+    _require_one(run, choices)
     reads = bench.affordable(run.checkpoints)
     judged = tuple(bench.judged(c, run=run, read=r) for c, r in zip(run.checkpoints, reads, strict=True))
     good = [j for j, whole in zip(judged, run.complete, strict=True) if whole and j.is_good(choices.fail_on)]
@@ -75,28 +82,19 @@ def _of_run(run: Run, bench: Bench) -> ValidateReport:
     )
 
 
-def _of_run_with_script(run: Run, bench: Bench) -> ValidateReport:
+def _of_run_with_script(run: Run, bench: Bench, pending: "Pending") -> ValidateReport:
     """Of a run, the checkpoint that the script opened; the newest where it opened none."""
-    facts = _facts(bench.choices)
-    files = {os.path.realpath(o.path) for o in facts.opened} if facts else set()
+    _require_one(run, bench.choices)
+    files = {os.path.realpath(o.path) for o in pending.facts().opened}
     own = [c for c in run.checkpoints if any(_is_of(file, os.path.realpath(c.path)) for file in files)]
     checkpoint = own[-1] if own else run.checkpoints[-1]
-    judged = bench.judged(checkpoint, run=run, read=bench.affordable([checkpoint])[0], facts=facts)
+    judged = bench.judged(checkpoint, run=run, read=bench.affordable([checkpoint])[0], pending=pending)
     checkpoint.check_unchanged()
     return ValidateReport(path=run.path, judged=(judged,), choices=bench.choices)
 
 
 def _is_of(file: str, checkpoint: str) -> bool:
     return file == checkpoint or file.startswith(checkpoint + os.sep)
-
-
-def _facts(choices: Choices) -> ScriptFacts | None:
-    """What the script says; None where none is asked."""
-    if choices.question is None:
-        return None
-    from ckpttool.probe.asking import ask  # it brings processes and threads
-
-    return ask(choices.question)
 
 
 def _manifest(checkpoint: Checkpoint, choices: Choices) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -136,7 +137,8 @@ def _windows(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     while pieces:
         piece = pieces.pop()
         if piece.is_contiguous():
-            yield from (part.cpu() for part in piece.view(-1).split(_WINDOW))
+            flat = piece.view(-1)
+            yield from (part.cpu() for part in (flat.split(_WINDOW) if flat.numel() > _WINDOW else (flat,)))
         elif piece.numel() <= _WINDOW:
             yield piece.contiguous().view(-1).cpu()
         else:  # halves along the first dimension that can be cut; those before it are 1, so the order is kept
@@ -164,7 +166,7 @@ def _not_finite(flat: torch.Tensor) -> tuple[int, int]:
     if parts.dtype.itemsize == 1:  # float8 has hardly any arithmetic
         parts = parts.float() if "x2" not in str(parts.dtype) else parts.new_zeros(1, dtype=torch.uint8)
     low, high = torch.aminmax(parts)
-    if torch.isfinite(low) and torch.isfinite(high):  # NaN passes through both
+    if math.isfinite(low.item()) and math.isfinite(high.item()):  # NaN passes through both
         return 0, 0
     nan = torch.isnan(flat if flat.is_complex() else parts)
     inf = torch.isinf(flat if flat.is_complex() else parts) & ~nan

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .digests import Looks, local
+from .heap import attributes
 from .modules import Root, memory_of
 from .record import Record
 from .stack import Stack
@@ -65,13 +66,16 @@ def _is_candidate(tensor: torch.Tensor, shapes: set[tuple[int, ...]]) -> bool:
 def _without_loaded(candidates: list[torch.Tensor], record: Record) -> list[torch.Tensor]:
     """Those that are no part of a loaded dict, or of a part of one that an object holds."""
     loaded: set[int] = set()
-    held: set[int] = set()
+    containers: dict[int, Any] = {}
     for root, _ in record.roots.alive():
-        inside, containers = _tree(root)
+        inside, found = _tree(root)
         loaded |= inside
-        for container in containers.values():
-            if _is_held(container, containers):
-                held |= _tree(container)[0]
+        containers.update(found)
+    if not any(id(t) in loaded for t in candidates):
+        return candidates
+    held: set[int] = set()
+    for container in _held(containers):
+        held |= _tree(container)[0]
     return [t for t in candidates if id(t) not in loaded or id(t) in held]
 
 
@@ -92,18 +96,22 @@ def _tree(root: Any) -> tuple[set[int], dict[int, Any]]:
     return tensors, containers
 
 
-def _is_held(container: Any, tree: dict[int, Any]) -> bool:
-    """Whether an object has it as an attribute."""
-    for holder in gc.get_referrers(container):
+def _held(tree: dict[int, Any]) -> list[Any]:
+    """The containers that an object has as an attribute.
+
+    The collector is asked twice at the most, for all of them at once: each time it looks at every object there is.
+    """
+    namespaces, objects = [], []
+    for holder in gc.get_referrers(*tree.values()):
         kind = type(holder)
-        if holder is tree or id(holder) in tree or issubclass(kind, _NO_HOLDERS):
+        if holder is tree or id(holder) in tree or issubclass(kind, (*_NO_HOLDERS, list, tuple, set)):
             continue
-        if kind is dict:
-            if any(getattr(owner, "__dict__", None) is holder for owner in gc.get_referrers(holder) if _may_own(owner)):
-                return True
-        elif kind not in (list, tuple, set) and not kind.__module__.startswith("_ckpt_probe"):
-            return True
-    return False
+        (namespaces if issubclass(kind, dict) else objects).append(holder)
+    if namespaces:
+        owned = {id(getattr(owner, "__dict__", None)) for owner in gc.get_referrers(*namespaces) if _may_own(owner)}
+        objects += [found for found in namespaces if id(found) in owned]
+    values = [v for one in objects for v in (one if isinstance(one, dict) else attributes(one)).values()]
+    return list({id(value): value for value in values if id(value) in tree}.values())
 
 
 def _may_own(owner: Any) -> bool:

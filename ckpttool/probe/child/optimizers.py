@@ -82,7 +82,7 @@ def optimizer_facts(
     for one in optimizers:
         groups = groups_of(one) or []
         made = record.made_with(one).groups
-        raised, unchecked = trial_step(one)
+        raised, unchecked = _tried(one, record)
         facts.append({
             "id": record.id_of(one),
             "cls": class_name(type(one)),
@@ -94,6 +94,21 @@ def optimizer_facts(
             "next_step_unchecked": unchecked,
         })  # fmt: skip
     return facts
+
+
+def _tried(optimizer: torch.optim.Optimizer, record: Record) -> tuple[str, str]:
+    """The trial step; it is said where it wrote into live tensors all the same, which `trial_step` should refuse."""
+    before = _writes(optimizer)
+    outcome = trial_step(optimizer)
+    if _writes(optimizer) != before:
+        record.could_not(f"the trial step of {class_name(type(optimizer))} wrote into live parameters or states")
+    return outcome
+
+
+def _writes(optimizer: torch.optim.Optimizer) -> list[int]:
+    """How often each parameter and state was written into, as torch counts it; in inference mode it does not."""
+    params = [param for group in groups_of(optimizer) or () for param in parameters_of(group)]
+    return [tensor._version for tensor in [*params, *state_tensors([optimizer])] if not tensor.is_inference()]
 
 
 def _parameter_names(roots: list[Root], record: Record) -> dict[int, str]:

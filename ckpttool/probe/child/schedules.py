@@ -104,6 +104,8 @@ def _at_position(one: Any) -> list[Any]:
         return _at_position(one._schedulers[at])
     if issubclass(kind, scheduler.ChainedScheduler):
         raise _NoFormError("several schedulers multiply their rates")
+    if not getattr(_defines(kind, "step"), "__module__", "").startswith("torch."):
+        raise _NoFormError("its step is the script's own")
     if _defines(kind, "_get_closed_form_lr") is _defines(kind, "get_lr"):
         return list(_trial(one, 1.0)._get_closed_form_lr())
     rates, others = (list(_trial(one, factor).get_lr()) for factor in (1.0, 2.0))

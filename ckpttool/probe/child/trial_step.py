@@ -8,9 +8,11 @@ never copied deeply: a bare object of its class shares everything with it but it
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import random
 import sys
+import types
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
@@ -28,6 +30,10 @@ _DEEPEST = 4  # containers in an entry of the state
 _MOST_LOOKED_AT = 10_000  # values inside an attribute
 _HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _SET_BY_A_SCALER = ("grad_scale", "found_inf")
+_ATOMS = (
+    int, float, str, bytes, complex, type(None), type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
+    torch.dtype, torch.device,
+)  # fmt: skip
 
 _Group = dict[str, Any]
 
@@ -79,7 +85,7 @@ def _refuse(optimizer: torch.optim.Optimizer, step: Callable[..., Any]) -> None:
     if issubclass(kind, torch.optim.SparseAdam):
         raise _NotTriedError("it takes sparse gradients only")
     for name, value in attributes(optimizer).items():
-        if name in ("param_groups", "state", "defaults", *_SET_BY_A_SCALER) or name in _HOOKS:
+        if name in ("param_groups", "state", "defaults", "step", *_SET_BY_A_SCALER) or name.endswith("_hooks"):
             continue
         if issubclass(type(value), torch.optim.Optimizer):
             raise _NotTriedError(f"it steps another optimizer, its {name!r}")
@@ -102,23 +108,26 @@ def _holds_tensors(value: object) -> bool:
         item, depth = todo.pop()
         seen += 1
         kind = type(item)
-        if issubclass(kind, torch.Tensor):
+        if issubclass(kind, (torch.Tensor, torch.nn.Module)):
             return True
-        if depth == _DEEPEST or kind in (str, int, float, bool, type(None)):
+        if depth == _DEEPEST or issubclass(kind, _ATOMS):
             continue
         if issubclass(kind, dict):
             todo += [(part, depth + 1) for part in [*dict.values(item), *dict.keys(item)]]  # type: ignore[arg-type]
         elif issubclass(kind, (list, tuple, set, frozenset)):
             todo += [(part, depth + 1) for part in item]  # type: ignore[attr-defined]
-    return False
+        else:
+            todo += [(part, depth + 1) for part in attributes(item).values()]
+    return seen == _MOST_LOOKED_AT
 
 
 def _copy(optimizer: torch.optim.Optimizer) -> Any:
     """An object of the same class with copies of a few parameters, and nobody's hooks."""
     kind = type(optimizer)
     trial = object.__new__(kind)
-    own = {name: value for name, value in attributes(optimizer).items() if name not in ("step", *_SET_BY_A_SCALER)}
-    trial.__dict__.update(own)
+    for name, value in attributes(optimizer).items():
+        if name not in ("step", "param_groups", "state", *_SET_BY_A_SCALER):
+            trial.__dict__[name] = value if name.endswith("_hooks") else _apart(name, value)
     for name in _HOOKS:
         trial.__dict__[name] = OrderedDict()
     live = attributes(optimizer).get("state", {})
@@ -134,6 +143,16 @@ def _copy(optimizer: torch.optim.Optimizer) -> Any:
     trial.__dict__["param_groups"] = groups
     trial.__dict__["state"] = state
     return trial
+
+
+def _apart(name: str, value: Any) -> Any:
+    """A copy of an attribute without tensors: a log that a step writes into is the live one otherwise."""
+    if issubclass(type(value), _ATOMS):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:
+        raise _NotTriedError(f"its {name!r} cannot be copied: {told(error)}") from error
 
 
 class _Room:
@@ -184,9 +203,9 @@ def _copy_of_parameter(param: torch.Tensor, room: _Room) -> torch.nn.Parameter:
     if not _is_simple(param):
         raise _NotTriedError(f"a parameter is a {type(param).__name__} ({param.layout}, {param.device.type})")
     room.take(param, 2)
-    copy = torch.nn.Parameter(param.detach().clone())
-    copy.grad = torch.zeros_like(copy)
-    return copy
+    made = torch.nn.Parameter(param.detach().clone())
+    made.grad = torch.zeros_like(made)
+    return made
 
 
 def _is_simple(tensor: torch.Tensor) -> bool:
@@ -211,8 +230,7 @@ def _copied(value: Any, room: _Room, depth: int) -> Any:
 
 
 def _never_changes(value: Any) -> bool:
-    atoms = (int, float, str, bool, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
-    return isinstance(value, atoms) or callable(value)
+    return issubclass(type(value), (*_ATOMS, torch.Size))
 
 
 def _refused(value: Any) -> Any:

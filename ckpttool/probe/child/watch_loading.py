@@ -19,7 +19,7 @@ from .record import Record
 from .watch_reading import mark
 
 _MOST_KEYS, _MOST_DIGESTS, _MOST_VALUES = 50, 8, 100_000
-_MOST_BYTES = 1 << 30  # that are read for digests in one call
+_MOST_BYTES = 1 << 21  # of a tensor whose digest is taken: the whole state is looked at when the script stands
 
 
 def install(record: Record, after: AfterImport) -> None:
@@ -88,19 +88,14 @@ class _Loading:
 
 
 def digests_of(value: Any) -> dict[str, Any]:
-    """`digests` of the largest tensors in a value, or `value` where it holds none."""
+    """`digests` of the largest tensors in a value that are read at once, or `value` where it holds none."""
     from .plain import digest, plain
 
     tensors = sorted(_tensors(value), key=lambda tensor: -tensor.numel())
     if not tensors:
         return {"value": plain(value)}
-    digests: list[str] = []
-    room = _MOST_BYTES
-    for tensor in tensors[:_MOST_DIGESTS]:
-        room -= tensor.numel() * tensor.element_size()
-        if room >= 0:
-            digests.append(digest(tensor))
-    return {"digests": digests}
+    small = [tensor for tensor in tensors if tensor.numel() * tensor.element_size() <= _MOST_BYTES]
+    return {"digests": [digest(tensor) for tensor in (small or tensors[-1:])[:_MOST_DIGESTS]]}
 
 
 def called_by(frame: Optional[FrameType]) -> dict[str, Any]:

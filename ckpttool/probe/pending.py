@@ -1,0 +1,47 @@
+"""A question that is being answered, while whoever asked does something else."""
+
+import threading
+from typing import Self
+
+from ckpttool.facts import ScriptFacts
+from ckpttool.probe.asking import ask
+from ckpttool.probe.question import Question
+
+
+class Pending:
+    """Asks in a thread of its own; leaving the context ends the script, whatever it does."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._stop = threading.Event()
+        self._facts: ScriptFacts | None = None
+        self._failure: BaseException | None = None
+        # The kernel ends the script with the thread that started it, so the thread waits for it to the end.
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def facts(self) -> ScriptFacts:
+        """Wait for the answer.
+
+        Raises:
+            UsageError, ProbeFailed: as `ask` does.
+        """
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        if self._facts is None:
+            raise RuntimeError("the script was stopped before it had answered")
+        return self._facts
+
+    def _ask(self) -> None:
+        try:
+            self._facts = ask(self._question, stop=self._stop)
+        except BaseException as failure:  # noqa: BLE001  # it is raised where the answer is wanted
+            self._failure = failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
