@@ -21,6 +21,7 @@ from ckpttool.rules.ema_missing import EmaMissing
 from ckpttool.rules.ema_not_restored import EmaNotRestored
 from ckpttool.rules.ema_only import EmaOnly
 from ckpttool.rules.lightning_loops import LightningLoops
+from ckpttool.rules.lightning_payload import LightningPayload
 from ckpttool.rules.lightning_version import LightningVersion
 from ckpttool.rules.load_device_tag import DeviceTag
 from ckpttool.rules.load_missing_class import MissingClass
@@ -124,6 +125,7 @@ RULES: tuple[Rule, ...] = (
     EmaNotRestored(),
     EmaOnly(),
     LightningLoops(),
+    LightningPayload(),
     LightningVersion(),
     DeviceTag(),
     MissingClass(),

@@ -92,9 +92,8 @@ class Tracker(NamedTuple):
     @property
     def agrees(self) -> bool:
         """Whether the four are as Lightning counts them up: one after the other, none more than one behind."""
-        return self.ready >= self.started >= self.processed >= self.ready - 1 and (
-            self.completed in (self.processed, self.processed - 1)
-        )
+        whole = all(float(count).is_integer() for count in self)
+        return whole and self.ready >= self.started >= self.processed >= self.completed >= self.ready - 1
 
     @property
     def over(self) -> bool:

@@ -22,6 +22,7 @@ _STEPS: Final = (
 )
 _BATCHES = "epoch_loop.batch_progress"
 _SCHEDULER = ("epoch_loop.scheduler_progress", "total", "completed")
+_SCHEDULER_READY = ("epoch_loop.scheduler_progress", "total", "ready")  # the same, unless one of them is wrong
 _EPOCHS = ("epoch_progress", "current", "completed")
 
 
@@ -46,12 +47,13 @@ def loops_of(checkpoint: Checkpoint) -> Loops | None:
         return None
     steps = [n for path in _STEPS if (n := whole(_inside(fit, path))) is not None]
     batches = _inside(fit, (_BATCHES, "current"))
+    scheduled = whole(_inside(fit, _SCHEDULER))
     found = {k: n for k, v in batches.items() if (n := whole(v)) is not None} if isinstance(batches, dict) else {}
     return Loops(
         at=At("", (LOOPS, _FIT)),
-        steps=sum(steps) if steps else None,
+        steps=max(steps, default=None),  # of the two kinds of optimization a module uses one
         epochs=whole(_inside(fit, _EPOCHS)),
-        scheduler_steps=whole(_inside(fit, _SCHEDULER)),
+        scheduler_steps=scheduled if scheduled == whole(_inside(fit, _SCHEDULER_READY)) else None,
         batches=found,
         last_batch=_inside(fit, (_BATCHES, "is_last_batch")) is True,
         loader=bool(_inside(fit, ("state_dict", "combined_loader"))),

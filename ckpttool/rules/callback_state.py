@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.layouts import some
 from ckpttool.model import Checkpoint
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._generators import kind
 from ckpttool.rules._places import figure
+from ckpttool.rules._trained import siblings
 from ckpttool.values import GlobalRef, Value
 
 _ARGUMENT = re.compile(r"'(\w+)': (.*?)(?=, '\w+': |$)")
@@ -17,11 +19,28 @@ _CONTROL = "TrainerControl"
 _LIGHTNING = "lightning/pytorch/trainer/call.py"
 
 
+class _Wanted(NamedTuple):
+    """What `load_state_dict` of a callback looks up, and what it raises on something that is no dict."""
+
+    keys: tuple[str, ...]
+    exception: str
+
+
+_WANTED = {
+    "ModelCheckpoint": _Wanted(("best_model_path",), "AttributeError"),
+    "EarlyStopping": _Wanted(("wait_count", "stopped_epoch", "best_score", "patience"), "TypeError"),
+}
+_FORGETFUL = ("ModelCheckpoint", "Timer", "ModelSummary", "LearningRateMonitor")  # whose state steers no training
+
+
 class CallbackState:
     """What callbacks kept does not come back: patience, the best score, the best file.
 
-    What: in Lightning, a checkpoint with optimizers and without `callbacks`, and against another checkpoint, callbacks
-    that are kept under other arguments or are not there; in the Trainer's state, callbacks that counted something while
+    What: in Lightning, a checkpoint with optimizers and without `callbacks`: silent where another checkpoint of the run
+    shows that a callback steered training by what it kept (early stopping, a monitored best score, one of the user's),
+    else a warning, as a ModelCheckpoint that monitors nothing only forgets a file's name; states of ModelCheckpoint and
+    EarlyStopping that they do not take; against another checkpoint, callbacks that are kept under other arguments or
+    are not there. In the Trainer's state, callbacks that counted something while
     `restore_callback_states_from_checkpoint` is off, as it is unless one says otherwise.
 
     Why: Lightning finds a callback's state by a key that spells the callback's arguments, so that any other argument
@@ -40,22 +59,54 @@ class CallbackState:
     def check(self, case: Case) -> Iterator[Finding]:
         here, there = case.checkpoint, case.other
         if here.layout == "lightning":
-            yield from self._absent(here)
+            yield from self._absent(case)
+            yield from self._refused(here)
             if there is not None and there.layout == "lightning":
                 yield from self._renamed(here, there)
         elif here.layout == "hf-trainer":
             yield from self._passed_over(here)
 
-    def _absent(self, here: Checkpoint) -> Iterator[Finding]:
-        root = _dict(here.contents[""].root)
-        if "optimizer_states" in root and _callbacks(here) is None:
-            yield self._finding(
-                Severity.SILENT,
-                "callbacks",
-                "callbacks is not there, which Lightning always saves with the optimizers: the best score, the best "
-                f"file and early stopping's patience start afresh, and nothing is said ({_LIGHTNING})",
-                "resume from a checkpoint that has them",
+    def _absent(self, case: Case) -> Iterator[Finding]:
+        root = _dict(case.checkpoint.contents[""].root)
+        if "optimizer_states" not in root or root.get("callbacks") is not None:
+            return
+        beside = [*siblings(case), *([case.other] if case.other is not None else [])]
+        steering = sorted({name for one in beside for name in _steering(one)})
+        said = "callbacks is not there, which Lightning always saves with the optimizers: "
+        if steering:
+            severity, lost = Severity.SILENT, f"{some(steering)}, kept in another checkpoint of the run, begins afresh"
+        else:
+            severity, lost = (
+                Severity.WARNING,
+                "a best score and a patience, if there were any, start afresh",
             )
+        yield self._finding(
+            severity,
+            "callbacks",
+            f"{said}{lost}, and nothing is said ({_LIGHTNING})",
+            "resume from a checkpoint that has them",
+        )
+
+    def _refused(self, here: Checkpoint) -> Iterator[Finding]:
+        """What callbacks of Lightning's own do not take as their state; nothing is asked of an empty one."""
+        held = _dict(here.contents[""].root).get("callbacks")
+        if held is not None and not isinstance(held, dict):
+            said = f"callbacks is {kind(held)}, not a dict: _call_callbacks_on_load_checkpoint raises AttributeError"
+            yield self._finding(Severity.ERROR, "callbacks", f"{said} ({_LIGHTNING})", "remove it, or take another's")
+        for key, state in _dict(held).items():
+            name = _class_of(key)
+            wanted = _WANTED.get(name)
+            if wanted is None or not state:
+                continue
+            exception, lacking = wanted.exception, [k for k in wanted.keys if k not in _dict(state)]
+            if not isinstance(state, dict):
+                said = f"its state is {kind(state)}, not a dict: {name}.load_state_dict raises {exception}"
+            elif lacking:
+                said = f"its state lacks {some(lacking)}: {name}.load_state_dict raises KeyError"
+            else:
+                continue
+            hint = "take the callback's state from another checkpoint, or remove it"
+            yield self._finding(Severity.ERROR, f"callbacks: {name}", said, hint)
 
     def _renamed(self, here: Checkpoint, there: Checkpoint) -> Iterator[Finding]:
         mine, theirs = _callbacks(here) or {}, _callbacks(there) or {}
@@ -103,6 +154,15 @@ class CallbackState:
 def _callbacks(checkpoint: Checkpoint) -> Mapping[Any, Value] | None:
     found = _dict(checkpoint.contents[""].root).get("callbacks")
     return found if isinstance(found, dict) else None
+
+
+def _steering(checkpoint: Checkpoint) -> Iterator[str]:
+    """Callbacks whose state decides how training goes on."""
+    for key, state in (_callbacks(checkpoint) or {}).items():
+        name = _class_of(key)
+        monitored = name == "ModelCheckpoint" and _dict(state).get("best_model_score") is not None
+        if name and state and (monitored or name not in _FORGETFUL):
+            yield name
 
 
 def _kept(checkpoint: Checkpoint) -> Iterator[tuple[str, Mapping[Any, Value], Mapping[Any, Value]]]:

@@ -33,7 +33,7 @@ _LOAD = "load_state_dict of lightning/pytorch/loops"
 _RUN = "lightning/pytorch/loops/progress.py"
 _HINT = "resume from another checkpoint, or put in the counters of one"
 # Counters of `current` that are added to when an epoch goes on in its middle; all of `total` always are.
-_WITHIN: Final = {BATCHES: ("ready", "completed"), EPOCHS: ("ready", "started"), MANUAL: ("ready", "completed")}
+_WITHIN: Final = {BATCHES: ("ready", "completed"), EPOCHS: ("ready", "started")}
 _LAST: Final = ("completed",)  # of the other entries, whose `ready` is set to `completed` first
 _COMPARED: Final = ("processed", "completed")  # of the epochs: with `max_epochs`, before anything is run
 
@@ -108,19 +108,16 @@ class LightningLoops:
 
     def _numbers(self, fit: Mapping[Any, Value], *, schedulers: bool) -> Iterator[Finding]:
         """Counters that are there and are no numbers, where a resume adds to them or compares them."""
-        within = not tracker(fit, EPOCHS, "total").over
-        automatic = _inside(fit, (AUTOMATIC, "optimizer", "step", "total", "completed")) != 0
+        unused = _unused(fit, schedulers=schedulers)
         for name, parts in PARTS.items():
-            unused = (name == SCHEDULERS and not schedulers) or (name == MANUAL and automatic) or name == VALIDATION
-            if name not in fit or unused or (name == AUTOMATIC and not automatic):
+            if name not in fit or name in unused:
                 continue
+            read = _read(fit, name)
             for path, keys in parts.items():
                 for which, key in ((w, k) for w in ("total", "current") for k in keys):
                     whole = (name, *path, which, key)
                     value = _inside(fit, whole)
-                    asked = which == "total" or key in (_asked(name) if within else ())
-                    asked = asked or (name == EPOCHS and which == "current" and key in _COMPARED)
-                    if value is not _ABSENT and number(value) is None and asked:
+                    if value is not _ABSENT and number(value) is None and (which == "total" or key in read):
                         yield self._error((_FIT, *whole), f"it is {kind(value)}, no number: {_RUN} raises TypeError")
 
     def _position(self, fit: Mapping[Any, Value], epoch: Value) -> Iterator[Finding]:
@@ -172,8 +169,26 @@ def _inside(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
-def _asked(name: str) -> tuple[str, ...]:
-    return _WITHIN.get(name, _LAST)
+def _read(fit: Mapping[Any, Value], name: str) -> tuple[str, ...]:
+    """Counters of `current` that a resume reads: those of a running epoch, and what is never reset."""
+    if name == MANUAL:
+        return ("ready", "completed")
+    within = () if tracker(fit, EPOCHS, "total").over else _WITHIN.get(name, _LAST)
+    return (*within, *_COMPARED) if name == EPOCHS else within
+
+
+def _unused(fit: Mapping[Any, Value], *, schedulers: bool) -> set[str]:
+    """Entries that are only counted up where a module trains so: by itself or by hand, with schedulers, with data to
+    validate on.
+    """
+    automatic = number(_inside(fit, (AUTOMATIC, "optimizer", "step", "total", "completed"))) or 0
+    by_hand = tracker(fit, MANUAL, "total").completed
+    unused = {VALIDATION, *([] if schedulers else [SCHEDULERS])}
+    if automatic > 0:
+        unused.add(MANUAL)
+    elif by_hand > 0:
+        unused |= {AUTOMATIC, SCHEDULERS}
+    return unused
 
 
 def _steps(fit: Mapping[Any, Value]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Checkpoint
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._generators import kind
 from ckpttool.values import Value
 
 _VERSION = "pytorch-lightning_version"
@@ -19,6 +20,12 @@ _ONLY = {
     "optimizer_states": "Trying to restore optimizer state but checkpoint contains only the model",
     "lr_schedulers": "Trying to restore learning rate scheduler state but checkpoint contains only the model",
 }
+_BEFORE_1_6 = (
+    "epoch_loop.batch_loop.optimizer_loop.optim_progress",
+    "epoch_loop.batch_loop.manual_loop.optim_step_progress",
+    "epoch_progress",
+)
+_OLD_STATE = "epoch_loop.state_dict"
 _RELEASE = re.compile(r"\s*v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?[-_.+a-z0-9]*\s*", re.IGNORECASE)
 
 
@@ -26,7 +33,8 @@ class LightningVersion:
     """A Lightning checkpoint without a key that Lightning reads, or of a version that is not the installed one.
 
     What: `pytorch-lightning_version`, `state_dict`, `optimizer_states`, `lr_schedulers`, `loops.fit_loop`, and before
-    1.6 `global_step` and `epoch`; the version, where it is known which one is installed.
+    1.6 `global_step`, `epoch` and the loops' own names of then; whether the version is one, and, where it is known
+    which one is installed, whether it is newer.
 
     Why: `fit(ckpt_path=)` raises KeyError on each of them, some after the weights were loaded. A file that was saved as
     weights only lacks both states, which is a note: it was not meant to resume from.
@@ -52,6 +60,8 @@ class LightningVersion:
         if isinstance(version, str):
             yield from self._old(root, version)
             yield from self._newer(version, case.installed or {})
+        else:
+            yield self._invalid(kind(version))
 
     def _keys(self, root: Mapping[Any, Value]) -> Iterator[Finding]:
         if "state_dict" not in root:
@@ -75,19 +85,37 @@ class LightningVersion:
     def _old(self, root: Mapping[Any, Value], version: str) -> Iterator[Finding]:
         release = _release(version)
         if release is None:
-            yield self._finding(
-                Severity.ERROR,
-                _VERSION,
-                f"the version is {version[:40]!r}: Lightning raises InvalidVersion in migrate_checkpoint "
-                f"({_MIGRATION}/utils.py)",
-                "set it to the version that saved the file",
-            )
+            yield self._invalid(repr(version[:40]))
         elif release < (1, 6, 0):
             for key in ("global_step", "epoch"):
                 if key not in root:
                     yield self._error(
                         key, f"KeyError: {key!r} when it migrates a file of {version} ({_MIGRATION}/migration.py)"
                     )
+
+        if release is not None and release < (1, 6, 5):
+            yield from self._migrated(root, release)
+
+    def _migrated(self, root: Mapping[Any, Value], release: tuple[int, int, int]) -> Iterator[Finding]:
+        """Entries of the loops that the migration of an old file looks up; a newer file has others."""
+        loops = root.get("loops")
+        fit = loops.get("fit_loop") if isinstance(loops, dict) else None
+        if not isinstance(fit, dict):
+            return  # put in by the migration, or told of otherwise
+        wanted = (*_BEFORE_1_6, _OLD_STATE) if release < (1, 6, 0) else (_OLD_STATE,)
+        for key in (k for k in wanted if k not in fit):
+            yield self._error(
+                f"loops.fit_loop.{key}", f"KeyError: {key!r} when it migrates a file so old ({_MIGRATION}/migration.py)"
+            )
+            return
+
+    def _invalid(self, spelled: str) -> Finding:
+        return self._finding(
+            Severity.ERROR,
+            _VERSION,
+            f"the version is {spelled}: Lightning raises InvalidVersion in migrate_checkpoint ({_MIGRATION}/utils.py)",
+            "set it to the version that saved the file",
+        )
 
     def _newer(self, version: str, installed: Mapping[str, str]) -> Iterator[Finding]:
         have = installed.get("lightning") or installed.get("pytorch-lightning")

@@ -10,12 +10,12 @@ from ckpttool.model import Checkpoint, Counter
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._bounded import bounded, told, whole
 from ckpttool.rules._counts import Counts, accumulated, counts_of
+from ckpttool.rules._lightning_progress import disagreements
 from ckpttool.rules._loops import Loops, loops_of
 from ckpttool.rules._pace import Pace, paces
 from ckpttool.rules._places import place
 
 _COUNTS = ("epoch", "global_step", "step", "samples", "completed_epochs")
-_BATCHES = ("ready", "started", "processed", "completed")
 _OWN_COUNT = ("hf-trainer", "deepspeed")  # trainers whose counter is that of optimizer steps
 _ROUNDED = 0.02  # of an epoch
 
@@ -46,7 +46,7 @@ class ProgressInconsistent:
         loops = loops_of(case.checkpoint)
         yield from self._impossible(case.checkpoint)
         if loops is not None:
-            yield from self._loops(case.checkpoint, counts, loops)
+            yield from (self._finding(*found) for found in disagreements(case.checkpoint, counts, loops))
         else:
             yield from self._counter(case.checkpoint.layout, counts)
         yield from self._named(case, counts, loops)
@@ -102,21 +102,6 @@ class ProgressInconsistent:
         name = PurePath(case.checkpoint.path).name
         message = f"{name} says {named:,}, {counts.counter.key} is {step:,}: the newest is chosen by name"
         yield self._finding(Severity.WARNING, place(counts.counter.at), message, "give it the name of its step")
-
-    def _loops(self, checkpoint: Checkpoint, counts: Counts, loops: Loops) -> Iterator[Finding]:
-        """What lies beside `loops` is for readers; a resume takes the loops."""
-        for name, goes_by, said in (("global_step", loops.steps, counts.step), ("epoch", loops.epochs, counts.epoch)):
-            counter = _counter(checkpoint, name)
-            if counter is not None and goes_by is not None and said is not None and said != goes_by:
-                message = f"{counter.key} is {said:,}, the loops count {goes_by:,}: Lightning goes on at {goes_by:,}"
-                hint = "the counters at the top are not read on resume; see which of both is right"
-                yield self._finding(Severity.SILENT, place(counter.at), message, hint)
-        batches = [loops.batches[key] for key in _BATCHES if key in loops.batches]
-        if batches and max(batches) - min(batches) > 1:
-            told = ", ".join(f"{key} {loops.batches[key]:,}" for key in _BATCHES if key in loops.batches)
-            where = place(loops.at, "epoch_loop.batch_progress", "current")
-            message = f"the batches of the running epoch do not agree: {told}"
-            yield self._finding(Severity.WARNING, where, message, "resume from a checkpoint at the end of an epoch")
 
     def _schedule(self, case: Case) -> Iterator[Finding]:
         """A scheduler that the trainer itself steps, and that stands somewhere else altogether."""

@@ -24,6 +24,8 @@ _KNOWN: Final = frozenset(
     )
 )  # fmt: skip
 _RELEASE = (5, 24)  # of transformers, whose fields these are
+_BITS = 64
+_CONTROLLER = "TrainerControl"
 _CONTROL = frozenset(
     ("should_training_stop", "should_epoch_stop", "should_save", "should_evaluate", "should_log")
 )  # fmt: skip
@@ -68,6 +70,12 @@ def _by_steps(argument: str, *, default: bool) -> Callable[[Checkpoint], bool]:
     return asked
 
 
+def _saves(checkpoint: Checkpoint) -> bool:
+    """Whether the run goes on to save, as far as the arguments tell."""
+    said = checkpoint.config.get("save_strategy")
+    return "no" not in (said, *(said.args if isinstance(said, Opaque) and isinstance(said.args, tuple) else ()))
+
+
 def _counts_tokens(checkpoint: Checkpoint) -> bool:
     return checkpoint.config.get("include_num_input_tokens_seen") not in (None, False, "no")
 
@@ -94,10 +102,11 @@ class TrainerState:
     """An entry of `trainer_state.json` that the Trainer does not take.
 
     What: each entry against the field of `TrainerState` that it becomes: unknown names, and values of a kind that the
-    resume trips over. What is written again at once (`epoch`, `max_steps`, `trial_name`) may be anything, and
-    `TrainerControl` may be absent.
+    resume trips over. What is written again at once (`epoch`, `max_steps`, `trial_name`) may be anything.
+    `stateful_callbacks` has to know `TrainerControl`, which releases before 4.41 did not write.
 
-    Why: the Trainer raises TypeError when it builds the state, or later, at the first step or the first log.
+    Why: the Trainer raises TypeError when it builds the state, or later: at the first step, the first log, or, after
+    hours of training, at the first save.
 
     Example: `trainer_state.json: global_step: global_step is a str, not a whole number: Trainer._init_training_state
     raises TypeError`
@@ -123,6 +132,7 @@ class TrainerState:
                 yield self._error(key, f"{key} {is_what}: {fact.caller} raises {fact.exception}")
         yield from self._step(checkpoint, state.get("global_step"))
         yield from self._every(checkpoint, state)
+        yield from self._control(checkpoint, state.get("stateful_callbacks"))
         if checkpoint.config.get("restore_callback_states_from_checkpoint") is True:
             yield from self._callbacks(state.get("stateful_callbacks"))
 
@@ -142,6 +152,9 @@ class TrainerState:
 
         Source: transformers/trainer.py, `_run_epoch`
         """
+        if isinstance(step, int) and step.bit_length() > _BITS:
+            message = "global_step is beyond 64 bits: the Trainer ends at once, and says nothing"
+            yield self._finding(Severity.SILENT, "global_step", message, "write the step that the folder's name says")
         if not isinstance(step, float):
             return
         if not math.isfinite(step):
@@ -159,6 +172,13 @@ class TrainerState:
             if _FACTS[key].when(checkpoint) and key in state and number(state[key]) == 0:
                 yield self._error(key, f"{key} is 0: {_FLOW} raises ZeroDivisionError")
 
+    def _control(self, checkpoint: Checkpoint, kept: Value) -> Iterator[Finding]:
+        """A save looks the state of each callback up to write the newer one; the control's is always there."""
+        if _is_callbacks(kept) and _CONTROLLER not in _keys(kept) and _saves(checkpoint):
+            where = f"stateful_callbacks.{_CONTROLLER}"
+            said = f"{_CONTROLLER} is not there: at the first save Trainer._save_checkpoint raises KeyError"
+            yield self._error(where, said)
+
     def _callbacks(self, kept: Value) -> Iterator[Finding]:
         """What `_load_callback_state` trips over: it asks each entry for `args` and `attributes`."""
         for name, entries in kept.items() if isinstance(kept, dict) else ():
@@ -167,7 +187,7 @@ class TrainerState:
                 if not isinstance(entry, dict):
                     said = f"{name} is {kind(entry)}, not a dict: Trainer._load_callback_state raises AttributeError"
                     yield self._error(where, said)
-                elif name == "TrainerControl" and (odd := _keys(entry.get("args")) - _CONTROL):
+                elif name == _CONTROLLER and (odd := _keys(entry.get("args")) - _CONTROL):
                     said = f"TrainerControl has no {some(sorted(odd))}: Trainer._load_callback_state raises TypeError"
                     yield self._error(where, said)
 

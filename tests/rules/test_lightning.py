@@ -75,6 +75,14 @@ class TestVersion:
             (without("lr_schedulers"), "lr_schedulers", "Trying to restore learning rate scheduler state"),
             (without("loops", "fit_loop"), "loops.fit_loop", "fit_loop"),
             (versioned("new"), "pytorch-lightning_version", "Invalid version"),
+            (versioned(""), "pytorch-lightning_version", "Invalid version"),
+            (versioned(None), "pytorch-lightning_version", "Invalid version"),
+            (versioned(2), "pytorch-lightning_version", "Invalid version"),
+            (
+                versioned("1.5.0"),
+                "loops.fit_loop.epoch_loop.batch_loop.optimizer_loop.optim_progress",
+                "optimizer_loop",
+            ),
         ],
     )
     def test_raises(self, saved, tmp_path, change, where, words):
@@ -138,8 +146,6 @@ def test_newer(fixtures_dir, tmp_path):
     ]
     for installed in ({"lightning": "2.6.6.post1"}, {"lightning": "2.7.0rc1"}, {"lightning": "?"}, {}):
         assert alone(LightningVersion(), path, installed=installed) == []
-    odd = edited(path, tmp_path / "o.ckpt", versioned(None))
-    assert alone(LightningVersion(), odd) == []
 
     def emptied(file):
         file["pytorch-lightning_version"] = "1.5.10"
@@ -160,13 +166,67 @@ class TestCallbacksAbsent:
 
     pytestmark = needs_lightning
 
-    def test_silent(self, saved, tmp_path):
-        """Lightning resumes and says nothing: the best file is forgotten."""
+    @pytest.mark.parametrize("change", [without("callbacks"), lambda file: file.update(callbacks=None)])
+    def test_absent(self, saved, tmp_path, change):
+        """Lightning resumes and says nothing: what there was is not known, so that it is a warning."""
         assert alone(CallbackState(), saved) == []
-        path = edited(saved, tmp_path / "e.ckpt", without("callbacks"))
+        path = edited(saved, tmp_path / "e.ckpt", change)
         (finding,) = alone(CallbackState(), path)
-        assert (finding.severity, finding.where) == ("silent", "callbacks")
+        assert (finding.severity, finding.where) == ("warning", "callbacks")
         resumed(path, tmp_path / "run")
+
+    def test_silent(self, saved, tmp_path):
+        """Where another checkpoint shows that a patience was counted, it is lost silently."""
+
+        def stopping(file):
+            file["callbacks"]["EarlyStopping{'monitor': 'loss', 'mode': 'min'}"] = {
+                "wait_count": 2, "stopped_epoch": 0, "best_score": torch.tensor(0.1), "patience": 3,
+            }  # fmt: skip
+
+        other = edited(saved, tmp_path / "other.ckpt", stopping)
+        path = edited(saved, tmp_path / "e.ckpt", without("callbacks"))
+        (finding,) = [f for f in against(CallbackState(), path, other) if f.where == "callbacks"]
+        assert finding.severity == "silent"
+        assert "EarlyStopping, kept in another checkpoint of the run, begins afresh" in finding.message
+        (finding,) = [f for f in against(CallbackState(), path, saved) if f.where == "callbacks"]
+        assert finding.severity == "warning"  # a ModelCheckpoint that monitors nothing
+
+    @pytest.mark.parametrize(
+        ("held", "exception"),
+        [
+            ([], "AttributeError"),
+            ("x", "AttributeError"),
+            ({"ModelCheckpoint": "x"}, "AttributeError"),
+            ({"ModelCheckpoint": {"dirpath": "elsewhere"}}, "KeyError"),
+            ({"ModelCheckpoint": {}}, ""),
+            ({"ModelCheckpoint": None}, ""),
+            ({}, ""),
+        ],
+    )
+    def test_refused(self, saved, tmp_path, held, exception):
+        """What is no dict, and a state without what the callback looks up, raises as the finding says."""
+
+        def change(file):
+            keys = {key.split("{")[0]: key for key in file["callbacks"]}
+            file["callbacks"] = {keys[k]: v for k, v in held.items()} if isinstance(held, dict) else held
+
+        path = edited(saved, tmp_path / "e.ckpt", change)
+        found = alone(CallbackState(), path)
+        name, _ = raised(resumed, path, tmp_path)
+        assert name == exception
+        assert [str(f.severity) for f in found] == (["error"] if exception else [])
+        assert all(exception in f.message for f in found)
+
+    @pytest.mark.parametrize(("state", "exception"), [("x", "TypeError"), ([1], "TypeError"), ({"a": 1}, "KeyError")])
+    def test_early_stopping(self, saved, tmp_path, state, exception):
+        """EarlyStopping looks its counters up."""
+        from lightning.pytorch.callbacks import EarlyStopping  # noqa: PLC0415
+
+        path = edited(saved, tmp_path / "e.ckpt", lambda file: file["callbacks"].update({"EarlyStopping{}": state}))
+        (finding,) = alone(CallbackState(), path)
+        assert (finding.severity, finding.where) == ("error", "callbacks: EarlyStopping")
+        assert raised(EarlyStopping("loss").load_state_dict, state)[0] == exception
+        assert exception in finding.message
 
     def test_weights_only(self, saved, tmp_path):
         """A file of weights alone has none."""

@@ -102,9 +102,9 @@ def test_old_file_without_loops(edited):
     ],
 )
 def test_counters_beside_the_loops(edited, tmp_path, key, value, message):
-    """The counters at the top do not reach the run."""
+    """The counters at the top are not read: the loops are, so that it is a note."""
     path = edited(lambda c: set_at(c, key, value))
-    assert said("progress.inconsistent", path) == [("silent", key, message)]
+    assert said("progress.inconsistent", path) == [("note", key, message)]
     assert said("optimizer.step-mismatch", path) == []
     made = resume_with_lightning(path, tmp_path, epochs=3)
     assert (made.global_step, made.current_epoch) == (18, 3)
@@ -173,12 +173,30 @@ def test_loops_that_count_less(edited):
     assert not {"epoch_progress", "batch_progress"} & set(shown)
 
 
-def test_batches_that_do_not_agree(edited):
-    """Batches that began and never ended."""
-    path = edited(lambda c: set_at(c, "loops", "fit_loop", "epoch_loop.batch_progress", "current", "completed", 2))
+def test_steps_of_the_loops_are_odd(edited, tmp_path):
+    """Where the optimizer agrees with the top, the loops are odd: that moves `max_steps` alone, and is a warning."""
+    path = edited(
+        lambda c: set_at(
+            c, "loops", "fit_loop", "epoch_loop.automatic_optimization.optim_progress", "optimizer", "step", "total",
+            "completed", 20,
+        )
+    )  # fmt: skip
     ((severity, where, message),) = said("progress.inconsistent", path)
-    assert (severity, where) == ("warning", "loops.fit_loop.epoch_loop.batch_progress.current")
-    assert message == "the batches of the running epoch do not agree: ready 6, started 6, processed 6, completed 2"
+    assert (severity, where) == ("warning", "global_step")
+    assert message.startswith("global_step is 12, the loops count 20: Lightning goes on at 20, from where it counts")
+    assert said("optimizer.step-mismatch", path) == []
+    made = resume_with_lightning(path, tmp_path, epochs=3)
+    assert made.global_step == 26
+    assert {int(entry["step"]) for entry in made.optimizers[0].state.values()} == {18}
+
+
+def test_states_that_no_optimizer_takes(edited, tmp_path):
+    """States beyond the optimizers of the run are passed over."""
+    path = edited(lambda c: c["optimizer_states"].append(copy.deepcopy(c["optimizer_states"][0])))
+    assert said("optimizer.step-mismatch", path) == []
+    assert said("progress.inconsistent", path) == []
+    made = resume_with_lightning(path, tmp_path, epochs=3)
+    assert {int(entry["step"]) for entry in made.optimizers[0].state.values()} == {18}
 
 
 def test_in_the_middle_of_an_epoch(tmp_path):

@@ -19,8 +19,8 @@ def question(  # noqa: PLR0913  # one parameter for each option
     module: str | None,
     args: list[str] | None,
     python: str | None,
-    steps: int,
-    seconds: float,
+    steps: int | str,
+    seconds: float | str,
     online: bool,
 ) -> Question | None:
     """The question, or None where no script is named.
@@ -38,20 +38,36 @@ def question(  # noqa: PLR0913  # one parameter for each option
         raise UsageError("--script and --module name two programs", hint="leave one of them out")
     if not (script or module):
         raise UsageError("the name of the script is empty", hint="--script FILE")
-    if steps < 0:
-        raise UsageError(f"--steps {steps} is no number of steps", hint="0 or more")
-    if not 0 < seconds < math.inf:
-        raise UsageError(f"--timeout {seconds:g} is no time", hint="a number of seconds, more than 0")
     return Question(
         checkpoint=checkpoint,
         script=script or "",
         module=module or "",
         args=tuple(args or ()),
         python=python or "",
-        steps=steps,
-        seconds=seconds,
+        steps=_count(steps),
+        seconds=_time(seconds),
         online=online,
     )
+
+
+def _count(value: int | str) -> int:
+    try:
+        steps = int(value)
+    except ValueError:
+        steps = -1
+    if steps < 0:
+        raise UsageError(f"--steps {value} is no number of steps", hint="0 or more")
+    return steps
+
+
+def _time(value: float | str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"--timeout {value} is no time", hint="a number of seconds, more than 0")
+    return seconds
 
 
 def pending(question: Question, stack: ExitStack) -> "Pending":
