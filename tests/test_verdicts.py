@@ -10,6 +10,8 @@ import pytest
 import torch
 import yaml
 
+from tests.probe.namespaces import isolation
+
 PROJECT = Path(__file__).parents[1]
 PAGE = (PROJECT / "docs/verdicts.md").read_text()
 EXAMPLES = dict(re.findall(r"^```console\n\$ ([^\n]*)\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL))
@@ -45,6 +47,7 @@ def test_each_example(place, command, code):
     """Its words, and the exit code that the page gives it."""
     done = run(place, command)
     said = SECONDS.sub("after 2.3 s", done.stdout).replace(f"{place}/", "")
+    said = said.replace(f"sandbox  {isolation()}", "sandbox  namespaces")
     assert said.rstrip() == SECONDS.sub("after 2.3 s", EXAMPLES[command])
     assert done.returncode == code
 

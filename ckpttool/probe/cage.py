@@ -167,6 +167,11 @@ class _Layers:
         self._folder = folder
         self._count = 0
         self._in_memory = False
+        self._open()
+
+    def _open(self) -> None:
+        """Hold on to the folder: an overlay that covers it cannot hold the layers of others."""
+        self._held = f"/proc/self/fd/{os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}"
 
     def cover(self, place: str) -> None:
         """Mount an overlay over a folder.
@@ -181,11 +186,12 @@ class _Layers:
                 raise
             _mount("tmpfs", self._folder, "tmpfs", _NO_SUID | _NO_DEVICES)
             self._in_memory = True
+            self._open()
             self._cover(place)
 
     def _cover(self, place: str) -> None:
         self._count += 1
-        upper, work = (f"{self._folder}/{self._count}{kind}" for kind in ("u", "w"))
+        upper, work = (f"{self._held}/{self._count}{kind}" for kind in ("u", "w"))
         for folder in (upper, work):
             os.mkdir(folder)
         attributes = os.stat(place)

@@ -14,8 +14,10 @@ from ckpttool.errors import ProbeFailed, UsageError
 from ckpttool.probe import surroundings
 from ckpttool.probe.asking import NAMESPACES, PATCHED, ask
 from ckpttool.probe.question import Question
+from tests.probe.namespaces import caged
 
-CAGED = pytest.mark.parametrize("caged", [True, False], ids=["namespaces", "patched"])
+NEEDS_CAGE = pytest.mark.skipif(not caged(), reason="no namespaces for users here")
+CAGED = pytest.mark.parametrize("caged", [pytest.param(True, marks=NEEDS_CAGE), False], ids=["namespaces", "patched"])
 
 
 @pytest.fixture
@@ -90,6 +92,7 @@ def test_what_a_script_writes_is_seen_by_it_alone(place, caged):
     assert not Path("/tmp/ckpt-was-here").exists()
 
 
+@NEEDS_CAGE
 def test_what_other_programs_write_is_caught_too(place):
     """A program that the script starts lives in the same namespaces."""
     facts = asked(
@@ -99,6 +102,7 @@ def test_what_other_programs_write_is_caught_too(place):
     assert not (place / "new").exists()
 
 
+@NEEDS_CAGE
 def test_the_checkpoint_is_read_only(place):
     """Whatever is tried on it fails as on a disk that is read-only."""
     facts = asked(
@@ -161,6 +165,7 @@ def test_a_script_that_will_not_end(place):
     assert facts.stopped == "timed out"
 
 
+@NEEDS_CAGE
 def test_all_ends_with_the_one_that_asked(place):
     """Killed without a word, too, as by the kernel or a scheduler."""
     word = f"ckpt-orphan-{os.getpid()}"
@@ -259,3 +264,14 @@ def test_which_interpreter(tmp_path, monkeypatch):
     monkeypatch.delenv("VIRTUAL_ENV")
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
     assert surroundings.interpreter("") == sys.executable
+
+
+@NEEDS_CAGE
+def test_every_folder_is_covered(place, monkeypatch):
+    """Also one that comes after the folder of temporary files, where the layers of all are kept."""
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    (place / "train.py").write_text('open("was-here", "w").close(); print(open("was-here").read() == "")')
+    facts = ask(Question(checkpoint=str(place / "ck.pt"), script=str(place / "train.py"), python=sys.executable))
+    assert (facts.isolation, facts.printed) == (NAMESPACES, "True\n")
+    assert not (root / "was-here").exists()
