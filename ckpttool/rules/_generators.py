@@ -54,7 +54,8 @@ def kind(value: Value) -> str:
         case None:
             return "None"
         case TensorRef():
-            return f"a {value.dtype.name} {'array' if value.kind == 'ndarray' else 'tensor'} of {value.numel:,}"
+            held = "array" if value.kind == "ndarray" else "tensor"
+            return f"{_with_article(value.dtype.name)} {held} of {value.numel:,}"
         case NumpyScalar():
             return f"a numpy {value.dtype.name}"
         case dict():
@@ -62,7 +63,12 @@ def kind(value: Value) -> str:
         case list() | tuple():
             return f"a {'list' if isinstance(value, list) else 'tuple'} of {len(value):,}"
     name = type(value).__name__
-    return f"an {name}" if name[0] in "aeiou" else f"a {name}" if name != "Opaque" else "an object"
+    return "an object" if name == "Opaque" else _with_article(name)
+
+
+def _with_article(word: str) -> str:
+    """`an int64`, `a dict`; `a uint8` is spoken with a consonant."""
+    return f"{'an' if word[:1] in 'aeio' else 'a'} {word}"
 
 
 def _torch(value: Value) -> Refusal | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ckpttool.elements import number
-from ckpttool.values import Value
+from ckpttool.values import GlobalRef, TensorRef, Value
 
 EPOCHS: Final = "epoch_progress"
 BATCHES: Final = "epoch_loop.batch_progress"
@@ -63,12 +63,29 @@ def _entry(name: str, entry: Value, parts: Mapping[tuple[str, ...], tuple[str, .
         for key in ("total", "current"):
             if fault := _lacks(value, walked, key):
                 yield fault
-            elif (held := _of(value)[key]) is None or isinstance(held, int | float):
-                yield Fault((*walked, key), "TypeError", "is no dict")  # `__dict__.update` of it
-            elif isinstance(held, str) and held:
-                yield Fault((*walked, key), "ValueError", "is no dict")
+            elif exception := _of_update(_of(value)[key]):
+                yield Fault((*walked, key), exception, "is no dict")
     if name in _WITH_LAST and (fault := _lacks(entry, (name,), "is_last_batch")):
         yield fault
+
+
+def _of_update(held: Value) -> str:
+    """The class of what `__dict__.update(held)` raises; empty where it takes it, as it does pairs and what is empty."""
+    if held is None or isinstance(held, int | float | complex):
+        return "TypeError"
+    if isinstance(held, TensorRef):
+        return "TypeError" if not held.shape or (len(held.shape) == 1 and held.numel) else ""
+    if isinstance(held, GlobalRef) or not isinstance(held, list | tuple | set | frozenset | str | bytes):
+        return ""
+    return next((exception for item in held if (exception := _of_pair(item))), "")
+
+
+def _of_pair(item: Value) -> str:
+    if not isinstance(item, list | tuple | dict | set | frozenset | str | bytes):
+        return "TypeError"
+    if len(item) != 2:  # noqa: PLR2004  # key and value
+        return "ValueError"
+    return "TypeError" if isinstance(next(iter(item)), list | dict | set) else ""
 
 
 def _lacks(value: Value, path: tuple[str, ...], key: str) -> Fault | None:

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from ckpttool.blocks import Finding, Severity
+from ckpttool.elements import tensors_in
 from ckpttool.model import At, Contents
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._generators import CALLS, Refusal, kind, refusal
+from ckpttool.rules._globals import NUMPY_GLOBALS
 from ckpttool.rules._places import place
 from ckpttool.rules._rng_slots import CUDA, FILES, KEYS, slots
-from ckpttool.values import TensorRef, Value
+from ckpttool.values import KeyPath, TensorRef, Trust, Value
 
 _TRAINER = "_load_rng_state of transformers/trainer.py"
 _ACCELERATE = "load_accelerator_state of accelerate/checkpointing.py"
@@ -22,8 +24,9 @@ class RngUnusable:
 
     What: for Python the tuple (3, 625 integers, next gauss), for numpy the tuple ('MT19937', 624 words, position,
     has_gauss, cached_gaussian) or the dict of a bit generator, for torch a contiguous ByteTensor of 5,056 bytes on the
-    CPU and of 16 for each CUDA device; and the keys that Accelerate and the Trainer always write. In a script's file,
-    keys that name their generator: `torch_rng_state`, `rng.numpy`.
+    CPU and of 16 for each CUDA device; and the keys that Accelerate and the Trainer always write. Both load arrays of
+    numpy only where they are of uint32, as its words are. In a script's file, keys that name their generator:
+    `torch_rng_state`, `rng.numpy`.
 
     Why: the generator raises, and the Trainer and most scripts with it. Accelerate restores Python, numpy and torch in
     that order in one `try`: it goes on without the one and all after it, and says so at INFO only.
@@ -41,7 +44,7 @@ class RngUnusable:
         checkpoint = case.checkpoint
         pattern = FILES.get(checkpoint.layout)
         for file, contents in checkpoint.contents.items():
-            if pattern is not None and pattern.fullmatch(file):
+            if pattern is not None and pattern.fullmatch(file) and not _is_refused(contents):
                 yield from self._of_trainer(case, file, contents)
         for slot in slots(checkpoint):
             if wrong := _refusal(case, slot.generator, slot.value):
@@ -50,6 +53,9 @@ class RngUnusable:
     def _of_trainer(self, case: Case, file: str, contents: Contents) -> Iterator[Finding]:
         layout = case.checkpoint.layout
         root = contents.root
+        if (array := _refused_array(contents)) is not None:
+            yield self._of_loading(layout, array, file)
+            return
         if not isinstance(root, dict):
             yield self._not_a_dict(layout, file, root)
             return
@@ -63,12 +69,19 @@ class RngUnusable:
         if root.get(device) and (wrong := refusal("cuda", root[device])):
             yield self._of_device(layout, place(At(file), device), wrong)
 
+    def _of_loading(self, layout: str, array: tuple[KeyPath, TensorRef], file: str) -> Finding:
+        path, held = array
+        wrong = Refusal("UnpicklingError", f"it is {kind(held)}, and torch.load is told of none but uint32")
+        lost = _lost(layout, "python", {}) if layout == "accelerate" else ""
+        return self._finding(place(At(file), *path), wrong, "torch.load", lost)
+
     def _not_a_dict(self, layout: str, file: str, root: Value) -> Finding:
         if layout == "accelerate":
             said = f"{_ACCELERATE} {_LOGGED}: no generator goes on where it was, and Accelerate's step stays at 0"
             severity = Severity.SILENT
         else:
-            severity, said = Severity.ERROR, f"{_TRAINER} raises TypeError"
+            exception = "IndexError" if isinstance(root, TensorRef) else "TypeError"
+            severity, said = Severity.ERROR, f"{_TRAINER} raises {exception}"
         return self._say(severity, file, f"it holds {kind(root)}, not a dict of states: {said}")
 
     def _finding(self, where: str, wrong: Refusal, by: str, lost: str) -> Finding:
@@ -100,6 +113,19 @@ def _lost(layout: str, generator: str, root: Mapping[Any, Value]) -> str:
     names = list(KEYS[layout].values())
     step = "" if "step" in root else ", and Accelerate's step stays at 0"
     return f"not restored are {', '.join(names[names.index(generator) :])}{step}"
+
+
+def _is_refused(contents: Contents) -> bool:
+    """Whether it names globals that the trainers' `torch.load` refuses, of which `load.weights-only` tells."""
+    return any(use.trust is not Trust.ACCEPTED and use.ref not in NUMPY_GLOBALS for use in contents.globals)
+
+
+def _refused_array(contents: Contents) -> tuple[KeyPath, TensorRef] | None:
+    """The first array whose dtype the trainers' `torch.load` refuses: each dtype of numpy is a class of its own."""
+    for path, held in tensors_in(contents.root):
+        if held.kind == "ndarray" and (held.dtype.family, held.dtype.bits) != ("uint", 32):
+            return path, held
+    return None
 
 
 def _refusal(case: Case, generator: str, value: Value) -> Refusal | None:

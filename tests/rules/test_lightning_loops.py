@@ -143,6 +143,19 @@ def test_each_entry(tried, files, kind):
             assert agree(found, became), (kind, name, value, became, found)
 
 
+@pytest.mark.parametrize("entry", [EPOCHS, BATCHES, MANUAL])
+@pytest.mark.parametrize(
+    "value",
+    [None, 3, 1j, "x", b"x", [1], ["abc"], [[[], 1]], torch.zeros(2), torch.tensor(1), {}, "", [], [["a", 1]]],
+    ids=repr,
+)
+def test_each_half(tried, entry, value):
+    """`total` and `current` of another kind; what is empty updates nothing, and the counters are 0."""
+    for which in ("total", "current"):
+        found, became = tried("mid", lambda c, which=which: c["loops"]["fit_loop"][entry].update({which: value}))
+        assert agree(found, became), (entry, which, value, became, found)
+
+
 @pytest.mark.parametrize("kind", ["mid", "end", "hand"])
 @pytest.mark.parametrize("entry", [EPOCHS, BATCHES, AUTOMATIC, MANUAL, "epoch_loop.scheduler_progress"])
 def test_each_counter(tried, files, kind, entry):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from ckpttool.rules.load_weights_only import WeightsOnly
 from ckpttool.rules.rng_missing import RngMissing
 from ckpttool.rules.rng_unusable import RngUnusable
 from tests.rules.held import alone, brief, edited
@@ -77,9 +78,7 @@ def test_a_script(tmp_path, generator, index):
         assert found[0].message.endswith(f" raises {name}")
 
 
-@pytest.mark.parametrize(
-    "state", [words(lambda w: w.astype(np.float32)), words(lambda w: w.astype(np.uint8)), numbered(2, 700)]
-)
+@pytest.mark.parametrize("state", [*(words(lambda w, t=t: w.astype(t)) for t in ("f4", "u1")), numbered(2, 700)])
 def test_other_numbers(tmp_path, state):
     """numpy takes words that were rounded, and a position beyond them, and draws something else."""
     torch.save({"numpy_rng_state": state}, tmp_path / "c.pt")
@@ -106,10 +105,7 @@ def test_all_zero(tmp_path):
         {"cuda_rng_state": None, "rng": {"cuda": [], "mps": None}},  # devices that were not there
         {"numpy_rng_state": np.random.default_rng(0).bit_generator.state, "np_rng": np.random.default_rng(0)},
         {"python_rng": random.Random(0), "rng_state": TORCH, 3: None, "rng": {}},
-        {
-            "cuda_rng_state": [torch.zeros(16, dtype=torch.uint8)] * 2,
-            "rng": {"cuda": torch.zeros(8, dtype=torch.uint8)},
-        },
+        {"cuda_rng_state": [TORCH[:16].clone()] * 2, "rng": {"cuda": TORCH[:8].clone()}},
     ],
 )
 def test_what_scripts_keep(tmp_path, kept):
@@ -130,10 +126,8 @@ def test_missing_says_nothing_beside(tmp_path):
     """Where a state is there and unusable it is not called missing."""
     model = torch.nn.Linear(2, 2)
     adam = torch.optim.AdamW(model.parameters())
-    torch.save(
-        {"model": model.state_dict(), "optimizer": adam.state_dict(), "step": 1, "torch_rng_state": TORCH.long()},
-        tmp_path / "c.pt",
-    )
+    kept = {"model": model.state_dict(), "optimizer": adam.state_dict(), "step": 1, "torch_rng_state": TORCH.long()}
+    torch.save(kept, tmp_path / "c.pt")
     assert alone(RngMissing(), tmp_path / "c.pt") == []
 
 
@@ -145,6 +139,11 @@ TRAINER = [
     (lambda s: s.update(cpu=s["cpu"][:16].clone()), "cpu", "RuntimeError"),
     (lambda s: s.update(python=(3, s["python"][1][:624], None)), "python", "ValueError"),
     (lambda s: s.update(numpy=None), "numpy", "TypeError"),
+    (lambda s: s.update(numpy=words(lambda w: w.astype(np.int64))), "numpy[1]", "UnpicklingError"),
+    (lambda s: s.update(numpy=words(lambda w: w.astype(np.float32))), "numpy[1]", "UnpicklingError"),
+    (lambda s: s.update(cpu=TORCH.numpy()), "cpu", "UnpicklingError"),
+    (lambda s: s.update(other=[np.array([None, 1])]), "other[0]", "UnpicklingError"),
+    (lambda s: s.update(other=np.zeros(3, np.uint32), numpy=words(lambda w: w.astype(">u4"))), "", ""),
     (lambda _: None, "", ""),
     (lambda s: s.update(numpy=list(s["numpy"]), python=list(s["python"])), "", ""),
 ]
@@ -179,20 +178,41 @@ class TestTrainer:
         assert raised(self.load, folder)[0] == exception
         assert all(f"raises {exception}, in _load_rng_state" in f.message for f in found)
 
-    @pytest.mark.parametrize("content", [None, [], True, 3])
-    def test_no_dict(self, folder, content):
-        """A file of something else raises TypeError."""
+    @pytest.mark.parametrize(
+        ("content", "exception"),
+        [
+            (None, "TypeError"), ([], "TypeError"), (True, "TypeError"), (3, "TypeError"), ("python", "TypeError"),
+            (b"x", "TypeError"), (PYTHON, "TypeError"), (TORCH, "IndexError"), (torch.tensor(3), "IndexError"),
+            (torch.zeros(3, 2), "IndexError"), (torch.zeros(3).to_sparse(), "IndexError"), (NUMPY[1], "IndexError"),
+            (np.zeros(3), "UnpicklingError"),
+        ],
+    )  # fmt: skip
+    def test_no_dict(self, folder, content, exception):
+        """A file of something else raises TypeError; a tensor and an array, which take indices, IndexError."""
         torch.save(content, folder / "rng_state.pth")
-        assert brief(alone(RngUnusable(), folder)) == [("error", "rng_state.pth")]
-        assert raised(self.load, folder)[0] == "TypeError"
+        (finding,) = alone(RngUnusable(), folder)
+        assert (finding.severity, finding.where) == ("error", "rng_state.pth")
+        assert f" raises {exception}" in finding.message
+        assert raised(self.load, folder)[0] == exception
+
+    def test_other_numbers(self, folder):
+        """A position beyond numpy's words is taken, and other numbers are drawn."""
+        edited(folder / "rng_state.pth", folder / "rng_state.pth", lambda s: s.update(numpy=numbered(2, 700)))
+        assert brief(alone(RngUnusable(), folder)) == [("silent", "rng_state.pth: numpy")]
+        self.load(folder)
+
+    def test_what_torch_does_not_load(self, folder):
+        """Where torch refuses a class no state is looked up, and `load.weights-only` tells of it alone."""
+        edited(folder / "rng_state.pth", folder / "rng_state.pth", lambda s: s.update(cpu=None, at=np.float64(1)))
+        assert alone(RngUnusable(), folder) == []
+        (finding,) = alone(WeightsOnly(), folder)
+        assert finding.message.endswith(" raises UnpicklingError")
+        assert raised(self.load, folder)[0] == "UnpicklingError"
 
     def test_device(self, folder):
         """A state of a device is logged where there is such a device, and passed over where there is none."""
-
-        def change(states):
-            states["cuda"] = torch.zeros(816, dtype=torch.uint8)
-
-        edited(folder / "rng_state.pth", folder / "rng_state.pth", change)
+        states = {"cuda": torch.zeros(816, dtype=torch.uint8)}
+        edited(folder / "rng_state.pth", folder / "rng_state.pth", lambda s: s.update(states))
         assert brief(alone(RngUnusable(), folder)) == [("silent", "rng_state.pth: cuda")]
         self.load(folder)
 
@@ -239,6 +259,7 @@ class TestAccelerate:
             (lambda s: s.pop("random_state"), "random_state", ("python", "numpy", "torch")),
             (lambda s: s.update(numpy_random_seed=None), "numpy_random_seed", ("numpy", "torch")),
             (lambda s: s.update(torch_manual_seed=TORCH[:16].clone()), "torch_manual_seed", ("torch",)),
+            (lambda s: s.update(other=np.zeros(3, np.uint32)), "", ()),
         ],
     )
     def test_states(self, folder, change, key, lost):
@@ -260,12 +281,19 @@ class TestAccelerate:
         assert finding.message.endswith("Accelerate's step stays at 0")
         assert self.loaded(folder) == (set(), 0)
 
+    def test_array(self, folder):
+        """An array that torch does not load: nothing of the file is restored."""
+        states = {"numpy_random_seed": words(lambda w: w.astype(np.int64))}
+        edited(folder / "random_states_0.pkl", folder / "random_states_0.pkl", lambda s: s.update(states))
+        (finding,) = alone(RngUnusable(), folder)
+        assert (finding.severity, finding.where) == ("silent", "random_states_0.pkl: numpy_random_seed[1]")
+        assert "torch.load raises UnpicklingError" in finding.message
+        assert finding.message.endswith("not restored are python, numpy, torch, and Accelerate's step stays at 0")
+        assert self.loaded(folder) == (set(), 0)
+
     def test_without_a_step(self, folder):
         """Old folders keep no step."""
-
-        def change(states):
-            del states["step"], states["random_state"]
-
-        edited(folder / "random_states_0.pkl", folder / "random_states_0.pkl", change)
+        file = folder / "random_states_0.pkl"
+        edited(file, file, lambda s: [s.pop(key) for key in ("step", "random_state")] and s)
         (finding,) = alone(RngUnusable(), folder)
         assert finding.message.endswith("not restored are python, numpy, torch, and Accelerate's step stays at 0")
