@@ -63,7 +63,7 @@ def state(folder):
 
 def marked(word):
     """Processes with a word in their command line."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,args="], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if word in line and " ps " not in line]
 
 
