@@ -4,6 +4,7 @@ All text in a block may come from a file and is made safe by the renderer (`rend
 """
 
 import enum
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
@@ -23,6 +24,27 @@ class Severity(enum.StrEnum):
         return [*Severity].index(self)
 
 
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the user's own program."""
+
+    file: str  # absolute
+    number: int  # from 1 on
+
+    @property
+    def path(self) -> str:
+        """Relative to the working directory, where it lies below it."""
+        try:
+            here, file = os.path.realpath(os.curdir), os.path.realpath(self.file)
+        except OSError:  # the working directory is gone
+            return self.file
+        below = os.path.relpath(file, here) if file.startswith(os.path.join(here, "")) else self.file  # noqa: PTH118
+        return below.replace(os.sep, "/")
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.number}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that is odd about a checkpoint."""
@@ -32,6 +54,7 @@ class Finding:
     message: str
     where: str = ""  # file, key path or byte
     hint: str = ""  # what to do next
+    line: SourceLine | None = None  # of a script that was run: what raised, or where the part is loaded
 
 
 Style = Literal["plain", "strong", "dim", "good", "warn", "bad", "number", "name"]

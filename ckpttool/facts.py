@@ -174,6 +174,8 @@ class CounterFact:
     name: str  # `epoch`, `global_step`, `iter_num`
     value: int | float
     where: str  # `train.py:120 main`, `TrainerState of Trainer._inner_training_loop`
+    own: bool = False  # of the user's code: a variable of it, an item of its dicts, an attribute of its classes
+    given: bool = False  # among arguments or in a configuration: set beforehand, and may count nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +202,10 @@ class ObjectFact:
     """Another object that has `state_dict` and `load_state_dict`."""
 
     cls: str
+    id: str = ""
     name: str = ""
     state: Plain = None  # what its state_dict returns at the boundary
+    loaded: bool = False  # its load_state_dict came through after the checkpoint was opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +231,10 @@ class ScriptFacts:
     python: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)  # of torch and of the trainers that it imported
     isolation: str = ""  # `namespaces`, `patched functions`
+    left_open: tuple[str, ...] = ()  # what these do not keep it from, in words: `the network`
+    hindered: str = ""  # what of the surroundings, and not of the checkpoint, kept it from training, in words
+    processes: tuple[str, ...] = ()  # lines of the script that started processes, which are not watched
+    read_input: bool = False  # it read its standard input, where nothing is
     seconds: float = 0.0  # to the boundary
     examined_seconds: float = 0.0
     steps_before: int = 0  # optimizer steps that were made before the checkpoint was opened
@@ -236,12 +244,16 @@ class ScriptFacts:
     loads: tuple[LoadFact, ...] = ()
     modules: tuple[ModuleFact, ...] = ()
     loose: Mapping[str, str] = field(default_factory=dict)  # digest -> where: tensors that no module or optimizer holds
+    # The same of averages in a part of a loaded dict that a variable of the script's holds (`ema = saved["ema"]`).
+    kept: Mapping[str, str] = field(default_factory=dict)
     optimizers: tuple[OptimizerFact, ...] = ()
     schedulers: tuple[SchedulerFact, ...] = ()
     scalers: tuple[ScalerFact, ...] = ()
     loaders: tuple[LoaderFact, ...] = ()
     rng: tuple[RngFact, ...] = ()
     counters: tuple[CounterFact, ...] = ()
+    held: tuple[int, ...] = ()  # whole numbers from 2 on that the user's own variables and objects hold under any name
+    accumulates: bool = True  # the user's source has a word for it: one optimizer step may be of several batches
     config: tuple[ConfigFact, ...] = ()
     objects: tuple[ObjectFact, ...] = ()
     saves: tuple[SaveFact, ...] = ()

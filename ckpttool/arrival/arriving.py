@@ -3,14 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from ckpttool.arrival.configs import Setting, function_settings, other_arguments, pace_settings
+from ckpttool.arrival.arguments import Argument, other_arguments
+from ckpttool.arrival.configs import Setting, function_settings, pace_settings
 from ckpttool.arrival.counting import CounterArrival, Steps, counters_arrived, steps_of
 from ckpttool.arrival.digests import Digests
 from ckpttool.arrival.live import Live
-from ckpttool.arrival.objects import ObjectArrival, objects_arrived
+from ckpttool.arrival.objects import CustomArrival, objects_arrived
 from ckpttool.arrival.optimizers import OptimizerArrival, optimizers_arrived
-from ckpttool.arrival.outcome import Change, Outcome
-from ckpttool.arrival.position import Position, positions
+from ckpttool.arrival.outcome import Outcome
+from ckpttool.arrival.position import KeptArrival, Position, kept_arrived, positions
 from ckpttool.arrival.randomness import RngArrival, rng_arrived
 from ckpttool.arrival.reading import Asked, asked_in_vain
 from ckpttool.arrival.scalers import ScalerArrival, scalers_arrived
@@ -36,10 +37,11 @@ class Arrival:
     rng: tuple[RngArrival, ...] = ()
     counters: tuple[CounterArrival, ...] = ()
     positions: tuple[Position, ...] = ()
-    objects: tuple[ObjectArrival, ...] = ()
+    kept: tuple[KeptArrival, ...] = ()  # states of loaders and samplers
+    objects: tuple[CustomArrival, ...] = ()
     function: tuple[Setting, ...] = ()  # settings by which the weights compute something else
     pace: tuple[Setting, ...] = ()  # and by which counters mean something else
-    arguments: tuple[Change, ...] = ()  # all others that differ
+    arguments: tuple[Argument, ...] = ()  # others that differ
     asked: tuple[Asked, ...] = ()
     steps: Steps = field(default_factory=Steps)
     unread: tuple[str, ...] = ()  # why tensors of the file could not be read
@@ -88,6 +90,7 @@ def arrival(checkpoint: Checkpoint, facts: ScriptFacts, digests: Digests | None 
         rng=tuple(rng_arrived(checkpoint, live, digests)),
         counters=tuple(counters_arrived(checkpoint, live)),
         positions=tuple(positions(checkpoint, live, steps)),
+        kept=tuple(kept_arrived(checkpoint, live, digests)),
         objects=tuple(objects_arrived(checkpoint, live, digests)),
         function=tuple(function_settings(checkpoint, live)),
         pace=tuple(pace_settings(checkpoint, live)),

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ckpttool.arrival.live import Live
-from ckpttool.arrival.optimizers import described, told
 from ckpttool.arrival.outcome import Change
-from ckpttool.arrival.plain import entries, equal, items, real
+from ckpttool.arrival.plain import described, entries, equal, items, real, told
 from ckpttool.elements import number
 from ckpttool.facts import Plain
 from ckpttool.model import Checkpoint
@@ -70,37 +69,25 @@ def pace_settings(checkpoint: Checkpoint, live: Live) -> list[Setting]:
     return list(_unlike(checkpoint.config, live, PACE))
 
 
-def other_arguments(checkpoint: Checkpoint, live: Live) -> list[Change]:
-    """Every other argument that the checkpoint holds and that the run was given otherwise."""
-    special = {k for table in (FUNCTION, PACE) for keys in table.values() for k in keys}
-    found = []
-    for key, value in checkpoint.config.items():
-        if not isinstance(key, str) or key in special or not isinstance(value, bool | int | float | str):
-            continue
-        now = [told(v) for _, v in _live_values(live, key, model_first=False) if _same(value, v) is False]
-        fine = any(_same(value, v) is not False for _, v in _live_values(live, key, model_first=False))
-        if now and not fine:
-            found.append(Change(name=key, saved=described(value), live=now[0]))
-    return found
-
-
 def _unlike(saved: Mapping[str, Value], live: Live, table: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
     for what, keys in table.items():
         for key in keys:
             if key not in saved:
                 continue
-            held = list(_live_values(live, key, model_first=table is FUNCTION))
-            if not held or any(_same(saved[key], value) is not False for _, value in held):
+            held = list(live_values(live, key, model_first=table is FUNCTION))
+            if not held or any(is_same(saved[key], value) is not False for _, value in held):
                 continue
             where, value = held[0]
             change = Change(name=key, saved=described(saved[key]), live=told(value))
             yield Setting(what=what, change=change, where=where)
 
 
-def _live_values(live: Live, key: str, *, model_first: bool) -> list[tuple[str, Plain]]:
-    """What the run holds under a key: a model's own configuration says more than an argument."""
-    found = [(c.where, value) for c in live.facts.config for k, value in _flat(c.values) if k == key]
-    own = [one for one in found if one[0].startswith(("config of", "peft_config of"))]
+def live_values(live: Live, key: str, *, model_first: bool) -> list[tuple[str, Plain]]:
+    """What the run holds under a key: what a model was built with says more than an argument."""
+    layers = model_first  # they keep numbers of their own under names that an argument has too
+    facts = [c for c in live.facts.config if layers or not c.where.startswith("layer of model ")]
+    found = [(c.where, value) for c in facts for k, value in _flat(c.values) if k == key]
+    own = [one for one in found if " of model " in one[0]]
     return own if own and model_first else found
 
 
@@ -114,7 +101,7 @@ def _flat(values: Mapping[str, Plain]) -> Iterator[tuple[str, Plain]]:
                 yield deeper, held
 
 
-def _same(saved: Value, live: Plain) -> bool | None:
+def is_same(saved: Value, live: Plain) -> bool | None:
     """Whether a setting is the same; None where either is nothing that can be compared."""
     here, there = number(saved), real(live)
     if here is not None and there is not None:
@@ -126,9 +113,9 @@ def _same(saved: Value, live: Plain) -> bool | None:
     if saved is None or live is None:
         return None
     if isinstance(saved, list | tuple) and (inner := items(live)) is not None:
-        return len(saved) == len(inner) and all(_same(a, b) is not False for a, b in zip(saved, inner, strict=True))
+        return len(saved) == len(inner) and all(is_same(a, b) is not False for a, b in zip(saved, inner, strict=True))
     if isinstance(saved, dict) and (held := entries(live)) is not None:
-        return all(_same(v, held[k]) is not False for k, v in saved.items() if k in held)
+        return all(is_same(v, held[k]) is not False for k, v in saved.items() if k in held)
     return None
 
 

@@ -18,6 +18,8 @@ _NO_COUNT = re.compile(
     r"^(?:num|max|n|total|warmup|save|log|eval|val|print|start_save|decay|grad|gradient|accum|step_size|per|last|skip)"
     r"(?:_|$)|(?:epochs|_steps|_iters|_every|_interval|_size|per_epoch|per_step)$|warmup|accum|size|every|interval|freq"
 )
+_PLURAL = re.compile(r"(?:^|_)(?:steps|iters|iterations|epochs|updates|batches)$")  # how many there shall be, mostly
+_TRAINERS = re.compile(r"^(?:TrainerState|TrainerControl|Trainer|\w*Progress|\w*Loop) of |:\d+ Trainer\.")
 _COUNTS = ("epoch", "global_step", "step", "completed_epochs", "samples")
 _ACCUMULATION = re.compile(r"accum")
 _ARGUMENTS = re.compile(r"(?:^|_)(?:opts?|options|args?|arguments|config|cfg|conf|hparams|hyper_?parameters|params)$")
@@ -43,6 +45,7 @@ class Steps:
     taken: int | None = None  # optimizer steps that the restored states say
     batches: tuple[int, ...] = ()  # an epoch has, of the loaders in use
     accumulated: tuple[int, ...] = (1,)  # batches that one step may take
+    unsaid: bool = True  # whether it may take more than those, for all that the script says
     skips: bool = False  # a loss scale is at work: steps may have been skipped
     several: bool = False  # optimizers, stepped differently often
     positions: tuple[float, ...] = ()  # of the schedules that reached the run
@@ -56,8 +59,18 @@ def counters_arrived(checkpoint: Checkpoint, live: Live) -> list[CounterArrival]
     for saved in checkpoint.counters:
         value = number(saved.value)
         if saved.name in _COUNTS and value is not None and math.isfinite(value) and not _is_argument(checkpoint, saved):
-            found.append(_arrival(saved, float(value), facts))
+            found.append(_arrival(saved, float(value), facts, live))
     return found
+
+
+def shows_loss(fact: CounterFact) -> bool:
+    """Whether a number that is far from the one saved can show that the latter did not arrive.
+
+    Arguments, a library's own numbers and what is counted in plurals (`steps=40` is a goal; 0 is none) cannot.
+    """
+    if fact.given or (_PLURAL.search(last(fact.name)) and fact.value):
+        return False
+    return fact.own or (not last(fact.name).startswith("_") and _TRAINERS.search(fact.where) is not None)
 
 
 def _is_argument(checkpoint: Checkpoint, saved: Counter) -> bool:
@@ -73,7 +86,7 @@ def last(name: str) -> str:
     return name.rpartition(".")[2].lower()
 
 
-def _arrival(saved: Counter, value: float, facts: list[CounterFact]) -> CounterArrival:
+def _arrival(saved: Counter, value: float, facts: list[CounterFact], live: Live) -> CounterArrival:
     kind = _EPOCH if "epoch" in saved.name else _STEP
     if saved.name == "samples":
         kind = re.compile("sample")
@@ -81,7 +94,9 @@ def _arrival(saved: Counter, value: float, facts: list[CounterFact]) -> CounterA
     near = [c for c in alike if _is_near(value, float(c.value))]
     if near:
         return CounterArrival(saved=saved, value=value, outcome=Outcome.REACHED, live=tuple(near))
-    outcome = Outcome.ABSENT if alike else Outcome.UNKNOWN
+    alike = [c for c in alike if shows_loss(c)]
+    under_another_name = any(_is_near(value, float(number)) for number in live.facts.held)
+    outcome = Outcome.ABSENT if alike and not under_another_name else Outcome.UNKNOWN
     return CounterArrival(saved=saved, value=value, outcome=outcome, live=tuple(alike))
 
 
@@ -105,6 +120,7 @@ def steps_of(
         taken=max(counts, default=None),
         batches=tuple(dict.fromkeys(ld.batches for ld in using if ld.batches)),
         accumulated=tuple(dict.fromkeys((1, *_accumulation(checkpoint.config), *_live_accumulation(live)))),
+        unsaid=live.facts.accumulates,
         skips=any(s.enabled for s in live.facts.scalers) or any(s.enabled for s in checkpoint.scalers),
         several=len(checkpoint.optimizers) > 1 or len(set(counts)) > 1,
         loaders=using,
@@ -184,6 +200,7 @@ def steps_fit(value: float, epoch: float | None, steps: Steps) -> bool | None:
         return None  # perhaps of an epoch whose length is not known
     times = round(value / taken)
     unsaid = 1 < times <= _MOST_UNSAID and abs(value - times * taken) <= times and steps.accumulated == (1,)
+    unsaid = unsaid and steps.unsaid
     return None if unsaid else False
 
 

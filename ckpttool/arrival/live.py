@@ -37,10 +37,6 @@ class Live:
             for digest in digests_in(item.state):
                 self.elsewhere.setdefault(digest, f"{item.name or item.cls}")
 
-    def same_memory(self, one: Named) -> list[Named]:
-        """All names of one tensor."""
-        return self.by_place.get(one.fact.place, [one]) if one.fact.place else [one]
-
 
 def named(modules: tuple[ModuleFact, ...]) -> Iterator[Named]:
     """Every tensor that a state_dict would hold."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ckpttool.arrival.digests import Digests
 from ckpttool.arrival.live import Live, digests_of_state
 from ckpttool.arrival.outcome import Change, Outcome, settled, shown
-from ckpttool.arrival.plain import equal, real, same, tensor
+from ckpttool.arrival.plain import described, equal, real, same, tensor, told
 from ckpttool.elements import number
 from ckpttool.facts import GroupFact, OptimizerFact, Plain
 from ckpttool.model import Checkpoint, OptimizerState
@@ -46,7 +46,9 @@ class OptimizerArrival:
     brought: list[Change] = field(default_factory=list)  # that came from the file, in place of those of the script
     misnamed: list[Change] = field(default_factory=list)  # positions that are another parameter now
     reordered: bool = False  # the file's groups are not in the order in which torch numbers them
-    fresh: list[str] = field(default_factory=list)  # parameters without state in the file
+    fresh: list[str] = field(default_factory=list)  # parameters without state in the file, or with an empty one
+    stateless: list[str] = field(default_factory=list)  # those in the run, of modules whose other parameters have one
+    astray: list[tuple[str, str]] = field(default_factory=list)  # whose state is another parameter's in the run
 
 
 def optimizers_arrived(checkpoint: Checkpoint, live: Live, digests: Digests) -> list[OptimizerArrival]:
@@ -61,7 +63,9 @@ def optimizers_arrived(checkpoint: Checkpoint, live: Live, digests: Digests) -> 
             found.append(OptimizerArrival(saved=saved, outcome=Outcome.ABSENT, absent=["every state"]))
             continue
         left.remove(partner)
-        found.append(_arrival(saved, partner, digests))
+        one = _arrival(saved, partner, digests)
+        one.stateless = _stateless(one, live)
+        found.append(one)
     return found
 
 
@@ -97,11 +101,14 @@ def _arrival(saved: OptimizerState, live: OptimizerFact, digests: Digests) -> Op
     for at, (identity, position) in enumerate(zip(ids, positions, strict=True)):
         label = names[at] if at < len(names) and names[at] else f"param {shown(identity)}"
         entry = saved.state.get(identity)
-        if not isinstance(entry, Mapping) or not entry:
+        if not isinstance(entry, Mapping) or _is_empty(entry, saved):
             one.fresh.append(str(label))
-        elif position is not None:
+        if isinstance(entry, Mapping) and position is not None:
             _state(one, str(label), entry, live.state.get(str(position), {}), digests)
+    if "LBFGS" in saved.candidates:  # all of its state lies under the first parameter
+        one.fresh.clear()
     _order(one, ids, names, theirs)
+    _astray(one, ids, positions, theirs, digests)
     for number_of, (group, now) in enumerate(zip(saved.groups, live.groups, strict=False)):
         _hyperparameters(one, number_of, group.hyperparameters, now, digests)
     _settle(one)
@@ -150,28 +157,63 @@ def _state(
                 one.steps.append((label, before, after))
 
 
+def _is_empty(entry: Mapping[str, Value], saved: OptimizerState) -> bool:
+    """Whether an entry holds nothing: no key, or None where others have a tensor (`momentum_buffer`)."""
+    others = [e for e in saved.state.values() if isinstance(e, Mapping) and e is not entry]
+    blank = [k for k, value in entry.items() if value is None]
+    filled = [k for k in blank if any(isinstance(e.get(k), TensorRef) for e in others)]
+    return not entry or (len(blank) == len(entry) and bool(filled))
+
+
+def _stateless(one: OptimizerArrival, live: Live) -> list[str]:
+    """Trainable parameters without state beside others of the same module that have one."""
+    if one.live is None or not one.fresh or not one.saved.state:
+        return []
+    named = [n for g in one.live.groups for n in g.names]
+    stated = {n for p, n in enumerate(named) if any(v is not None for v in one.live.state.get(str(p), {}).values())}
+    modules = {n.rpartition(".")[0] for n in stated}
+    lost = [n for n in named if n not in stated and n.rpartition(".")[0] in modules]
+    return [bare_name(n) for n in lost if _is_trainable(n, live)]
+
+
+def _is_trainable(name: str, live: Live) -> bool:
+    module, _, bare = name.partition(":")
+    fact = live.modules[module].tensors.get(bare) if module in live.modules else None
+    return fact is None or fact.trainable
+
+
+def _astray(
+    one: OptimizerArrival,
+    ids: Sequence[Value],
+    positions: Sequence[int | None],
+    theirs: Sequence[str],
+    digests: Digests,
+) -> None:
+    """Changed states whose content is that of another parameter in the run."""
+    if not one.changed or one.live is None:
+        return
+    holds = {
+        str(said["digest"]): int(p)
+        for p, entry in one.live.state.items()
+        for value in entry.values()
+        if p.isdigit() and (said := tensor(value)) is not None and said.get("digest") and said.get("shape")
+    }
+    for identity, position in zip(ids, positions, strict=True):
+        entry = one.saved.state.get(identity)
+        values = entry.values() if isinstance(entry, Mapping) else ()
+        tensors = [v for v in values if isinstance(v, TensorRef) and v.numel > 1]
+        found = {holds.get(digests.of(t)) for t in tensors}
+        at = found.pop() if len(found) == 1 else None
+        if at is not None and position is not None and at != position and max(at, position) < len(theirs):
+            one.astray.append((bare_name(theirs[position]), bare_name(theirs[at])))
+
+
 def _note_cast(one: OptimizerArrival, name: str, value: Value, now: Plain, key: str) -> None:
     said = tensor(now)
     if isinstance(value, TensorRef) and said is not None and key != "step" and value.dtype.family == "float":
         dtype = str(said.get("dtype", ""))
         if dtype and dtype != value.dtype.name:
             one.cast.append(StateCast(name=name, saved=value.dtype.name, live=dtype))
-
-
-def described(value: Value) -> str:
-    """A saved value in a few words."""
-    found = number(value)
-    if found is not None:
-        return shown(found)
-    return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, TensorRef) else shown(value)
-
-
-def told(value: Plain) -> str:
-    """A live value in a few words."""
-    found, said = real(value), tensor(value)
-    if found is not None:
-        return shown(found)
-    return f"{said.get('dtype')} {list(said.get('shape', ()))}" if said is not None else shown(value)
 
 
 def _order(one: OptimizerArrival, ids: Sequence[Value], names: Sequence[str | None], theirs: Sequence[str]) -> None:
@@ -227,11 +269,6 @@ def _settle(one: OptimizerArrival) -> None:
     # without states only the hyperparameters tell, and those that are the same anyway tell nothing
     loaded = one.live is not None and one.live.loaded
     one.outcome = Outcome.REACHED if loaded or not one.overridden else Outcome.ABSENT
-
-
-def group_sizes(saved: OptimizerState, live: OptimizerFact) -> tuple[list[int], list[int]]:
-    """Parameters of each group, saved and live."""
-    return [len(g.params) for g in saved.groups], [len(g.names) for g in live.groups]
 
 
 def short_class(name: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ckpttool.arrival.digests import Digests
+from ckpttool.arrival.outcome import shown
 from ckpttool.elements import number
 from ckpttool.facts import Plain
 from ckpttool.values import BytesRef, NumpyScalar, TensorRef, Value
@@ -16,7 +17,9 @@ from ckpttool.values import BytesRef, NumpyScalar, TensorRef, Value
 _NEAR: Final = 1e-9  # relative, between doubles that came by different ways
 _ROUNDED: Final = 1e-6  # relative, where one side is a float32
 _MOST = 200_000  # values compared
+_MOST_SHOWN = 20  # of a container in a message
 _UNKNOWN = ("$object", "$cut")
+_TAGGED: Final = {"$object": "{}", "$bytes": "bytes", "$cut": "… {} more", "$complex": "complex{}"}
 
 
 def tag_of(plain: Plain) -> str:
@@ -185,3 +188,45 @@ def _key(key: Any) -> Any:
     except TypeError:
         return str(found)
     return found
+
+
+def described(value: Value) -> str:
+    """A saved value in a few words."""
+    found = number(value)
+    if found is not None and not isinstance(value, bool):
+        return shown(found)
+    return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, TensorRef) else shown(value)
+
+
+def told(value: Plain) -> str:
+    """A live value in a few words, as Python writes it."""
+    found, said = real(value), tensor(value)
+    if found is not None:
+        return shown(found)
+    return f"{said.get('dtype')} {list(said.get('shape', ()))}" if said is not None else shown(as_python(value))
+
+
+def as_python(value: Plain) -> object:
+    """A plain value as Python has it: tuples, sets and dicts for what JSON tags; what is no value stays as text."""
+    inner, found = items(value), real(value)
+    tag = tag_of(value)
+    if inner is not None:
+        whole = [as_python(item) for item in inner[:_MOST_SHOWN]]
+        return (
+            tuple(whole) if tag == "$tuple" else _Word(f"{{{', '.join(map(repr, whole))}}}") if tag == "$set" else whole
+        )
+    if found is not None:
+        return found
+    if isinstance(value, Mapping) and tag and tag != "$pairs":
+        return _Word(_TAGGED.get(tag, "{}").format(value[tag]))
+    held = entries(value)
+    return value if held is None else {key: as_python(item) for key, item in list(held.items())[:_MOST_SHOWN]}
+
+
+class _Word(str):
+    """Text that stands in a container without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)

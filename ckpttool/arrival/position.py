@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ckpttool.arrival.counting import Steps, epochs_fit, saved_epoch
+from ckpttool.arrival.digests import Digests
 from ckpttool.arrival.live import Live
+from ckpttool.arrival.objects import ObjectArrival, object_arrived
 from ckpttool.arrival.outcome import Outcome
 from ckpttool.facts import LoaderFact
 from ckpttool.model import Checkpoint, DataPosition
@@ -18,6 +20,15 @@ class Position:
     outcome: Outcome
     passed: int  # batches of this epoch before the one that is trained on
     wanted: int = 0  # that the counters say were seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptArrival:
+    """The state of a loader or a sampler."""
+
+    saved: DataPosition
+    outcome: Outcome  # UNKNOWN: nothing here has such a state
+    became: ObjectArrival
 
 
 def positions(checkpoint: Checkpoint, live: Live, steps: Steps) -> list[Position]:
@@ -48,6 +59,14 @@ def _position(loader: LoaderFact, steps: Steps) -> Position:
     return Position(loader=loader, outcome=outcome, passed=passed[0], wanted=wanted[0])
 
 
-def kept_positions(checkpoint: Checkpoint) -> list[DataPosition]:
-    """Positions that the checkpoint keeps of a loader or a sampler; a trainer's own loops are its counters."""
-    return [d for d in checkpoint.data if d.name != "loops" and d.fields]
+def kept_arrived(checkpoint: Checkpoint, live: Live, digests: Digests) -> list[KeptArrival]:
+    """What became of what the checkpoint keeps of loaders and samplers; a trainer's own loops are its counters."""
+    kept = [d for d in checkpoint.data if d.name != "loops" and d.fields]
+    loaded = any(load.kind == "loader" and not load.raised for load in live.facts.loads)
+    found = []
+    for saved in kept:
+        became = object_arrived(saved.fields, live.facts.objects, live, digests)
+        came = became.given or became.outcome is Outcome.REACHED
+        outcome = Outcome.REACHED if came or (loaded and became.live is None) else became.outcome
+        found.append(KeptArrival(saved=saved, outcome=outcome, became=became))
+    return found

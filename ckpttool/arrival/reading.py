@@ -1,7 +1,6 @@
 """What a script read of the checkpoint, and what it asked for and did not find."""
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
@@ -21,6 +20,12 @@ _WORDS: Final = (  # what a key or a file name is for; the first that fits
     (Role.PROGRESS, re.compile(r"epoch|(?:^|_)step|iter|trainer_state|progress|update|(?:^|_)it$")),
     (Role.MODEL, re.compile(r"model|state_?dict|weights|(?:^|_)net|module|params")),
 )
+
+# The whole of a key that holds the state itself, and the kind of object that it is loaded into.
+_STATES: Final = {
+    Role.SCHEDULER: (re.compile(r"(?:lr_?)?sched(?:uler)?s?(?:_?states?)?(?:_?dicts?)?"), "scheduler"),
+    Role.OPTIMIZER: (re.compile(r"opt(?:im(?:izer)?s?)?(?:_?states?)?(?:_?dicts?)?"), "optimizer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +49,12 @@ def role_of(name: str) -> Role | None:
     return next((role for role, words in _WORDS if words.search(word)), None)
 
 
-def keys_read(facts: ScriptFacts) -> set[str] | None:
-    """Top-level keys of the files that were loaded; None where all may have been read."""
-    loaded = [o for o in facts.opened if o.how == "torch.load" and not o.refused]
-    if not loaded or any(o.all_keys for o in loaded):
-        return None
-    return {key for opened in loaded for key in opened.keys}
+def read_in_vain(facts: ScriptFacts, role: Role) -> list[str]:
+    """Keys under which the script looked for a state and found nothing: None, or a state without a field.
 
-
-def never_read(facts: ScriptFacts, top: Iterable[str]) -> Iterator[str]:
-    """Top-level keys that are in the file and were not read by the script."""
-    read = keys_read(facts)
-    if read is not None:
-        yield from (key for key in top if key not in read)
-
-
-def is_opened(facts: ScriptFacts) -> bool:
-    """Whether any file of the checkpoint was opened, refused or not."""
-    return bool(facts.opened)
+    Only of use where the checkpoint holds no such state.
+    """
+    word, kind = _STATES[role]
+    keys = [k for opened in facts.opened for k in opened.keys if word.fullmatch(k.lower())]
+    emptied = [x for x in facts.loads if x.kind == kind and not x.raised and x.value == {}]
+    return keys or (["a state, and got an empty one"] if emptied else [])

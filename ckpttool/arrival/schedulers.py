@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from ckpttool.arrival.digests import Digests
 from ckpttool.arrival.live import Live
-from ckpttool.arrival.optimizers import described, told
+from ckpttool.arrival.objects import ObjectArrival, object_arrived
+from ckpttool.arrival.optimizers import short_class
 from ckpttool.arrival.outcome import Change, Outcome
-from ckpttool.arrival.plain import entries, items, real, same
+from ckpttool.arrival.plain import described, entries, items, real, same, told
 from ckpttool.elements import number
 from ckpttool.facts import Plain, SchedulerFact
 from ckpttool.model import Checkpoint, SchedulerState
@@ -29,6 +30,7 @@ class SchedulerArrival:
 
     saved: SchedulerState
     live: SchedulerFact | None = None
+    became: ObjectArrival | None = None  # of one that is no class of torch's
     outcome: Outcome = Outcome.UNKNOWN
     why: str = ""
     position: tuple[float, float] | None = None  # saved and live `last_epoch`
@@ -47,6 +49,11 @@ def schedulers_arrived(checkpoint: Checkpoint, live: Live, digests: Digests) -> 
     found = []
     left = list(facts)
     for saved in checkpoint.schedulers:
+        other = object_arrived(saved.fields, live.facts.objects, live, digests)
+        if other.live is not None and not any(s.fields.keys() & saved.fields.keys() for s in left):
+            moved = [] if other.given else [*other.changes]
+            found.append(SchedulerArrival(saved=saved, became=other, outcome=other.outcome, moved=moved))
+            continue
         if not facts:
             found.append(SchedulerArrival(saved=saved, why="the script holds no LR scheduler"))
             continue
@@ -77,18 +84,13 @@ def _fit(saved: SchedulerState, live: SchedulerFact, digests: Digests) -> tuple[
     keys = set(saved.fields) & set(live.fields)
     alike = sum(same(saved.fields[k], live.fields[k], digests) is True for k in keys)
     named = bool(live.name) and live.name.rsplit(".", 1)[-1] == saved.name
-    return (short(live.cls) in saved.candidates, named, alike)
-
-
-def short(name: str) -> str:
-    """`torch.optim.lr_scheduler.LambdaLR` as `LambdaLR`."""
-    return name.rpartition(".")[2]
+    return (short_class(live.cls) in saved.candidates, named, alike)
 
 
 def _arrival(checkpoint: Checkpoint, saved: SchedulerState, live: SchedulerFact, digests: Digests) -> SchedulerArrival:
     one = SchedulerArrival(saved=saved, live=live)
     torchs = live.cls.startswith("torch.optim.")
-    one.other_class = bool(saved.candidates) and torchs and short(live.cls) not in saved.candidates
+    one.other_class = bool(saved.candidates) and torchs and short_class(live.cls) not in saved.candidates
     if not (saved.fields.keys() & live.fields.keys()):
         one.outcome = Outcome.ABSENT
         return one

@@ -1,11 +1,12 @@
 """Did the weights reach the run? By name through prefixes first, then by content, wherever they are."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ckpttool.arrival.digests import Digests, digest_of_counts
 from ckpttool.arrival.live import Live, Named
 from ckpttool.arrival.outcome import Outcome
+from ckpttool.arrival.pairing import LEAST, forms, paired
 from ckpttool.elements import number
 from ckpttool.facts import LoadFact, ModuleFact
 from ckpttool.model import Checkpoint, Role, Weights
@@ -14,7 +15,6 @@ from ckpttool.values import TensorRef
 
 _COUNTER = "num_batches_tracked"
 _MOST_PASSES = 256  # forward passes that may lie between loading and the first backward
-_LEAST = 0.5  # share of names that must fit before a module is what a state_dict is for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +64,11 @@ def weights_arrived(checkpoint: Checkpoint, live: Live, digests: Digests) -> lis
 def _arrival(weights: Weights, live: Live, digests: Digests) -> WeightsArrival:
     if not live.modules:
         return WeightsArrival(weights=weights, why="the script holds no module")
-    candidates = [_paired(weights, module) for module in live.modules.values()]
+    candidates = [_candidate(weights, module, digests) for module in live.modules.values()]
     for one in candidates:
         _compare(one, live, digests)
     best = max(candidates, key=lambda one: _fit(one, weights))
-    if len(best.pairs) < _LEAST * len(weights.tensors) and not best.reached:
+    if len(best.pairs) < LEAST * len(weights.tensors) and not best.reached:
         best = WeightsArrival(weights=weights)
         best.absent = list(weights.tensors)
     _elsewhere(best, live, digests)
@@ -79,7 +79,7 @@ def _arrival(weights: Weights, live: Live, digests: Digests) -> WeightsArrival:
 def _fit(one: WeightsArrival, weights: Weights) -> tuple[float, ...]:
     """Which module a state_dict is for: the trained ones first for a model, where most names and contents fit."""
     module = one.module
-    names = len(one.pairs) >= _LEAST * len(weights.tensors)
+    names = len(one.pairs) >= LEAST * len(weights.tensors)
     trained = module is not None and module.trained
     wanted = trained if weights.role is Role.MODEL else not trained
     named_so = module is not None and bool(module.name) and module.name.rsplit(".", 1)[-1] == weights.name
@@ -94,48 +94,10 @@ def _outcome(one: WeightsArrival) -> Outcome:
     return Outcome.CHANGED if arrived or (one.cast) else Outcome.ABSENT
 
 
-def _paired(weights: Weights, module: ModuleFact) -> WeightsArrival:
-    """Names of both sides, wrappers aside, then without what only one side has before its names."""
-    here = _unwrapped(weights.tensors)
-    there = _unwrapped(n for n, t in module.tensors.items() if t.persistent)
-    pairs = {name: there[bare] for bare, name in here.items() if bare in there}
-    prefix = ""
-    if len(pairs) < _LEAST * len(here):
-        prefix, shifted = _shifted(here, there)
-        pairs = shifted if len(shifted) > len(pairs) else pairs
+def _candidate(weights: Weights, module: ModuleFact, digests: Digests) -> WeightsArrival:
+    pairs, prefix = paired(weights, module, digests)
     alike = sum(name == other for name, other in pairs.items())
     return WeightsArrival(weights=weights, module=module, pairs=pairs, spelled_alike=alike, prefix=prefix)
-
-
-def _unwrapped(names: Iterable[str]) -> dict[str, str]:
-    """Names by what they are without wrappers; as they are where two would become one."""
-    listed = list(names)
-    bare = {without_wrappers(name): name for name in listed}
-    return bare if len(bare) == len(listed) else {name: name for name in listed}
-
-
-def _shifted(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The prefix by which most names of one side become names of the other, and the pairs that it makes."""
-    best: tuple[str, dict[str, str]] = ("", {})
-    for long, short, mine in ((here, there, True), (there, here, False)):
-        for prefix in _prefixes(long, short):
-            pairs = {}
-            for bare, name in long.items():
-                other = short.get(bare.removeprefix(prefix)) if bare.startswith(prefix) else None
-                if other is not None:
-                    pairs[name if mine else other] = other if mine else name
-            if len(pairs) > len(best[1]):
-                best = (prefix, pairs)
-    return best
-
-
-def _prefixes(long: Mapping[str, str], short: Mapping[str, str]) -> Iterator[str]:
-    """What stands before the first few names of the short side in the long one."""
-    seen: dict[str, None] = {}
-    for name in list(short)[:4]:
-        ends = [n for n in long if n.endswith(f".{name}")]
-        seen.update(dict.fromkeys(n.removesuffix(name) for n in ends[:8]))
-    yield from seen
 
 
 def _compare(one: WeightsArrival, live: Live, digests: Digests) -> None:
@@ -184,13 +146,9 @@ def _held(one: WeightsArrival, live: Live, digests: Digests) -> set[str]:
     for name, there in one.pairs.items():
         fact = module.tensors[there]
         several = fact.place and len(live.by_place.get(fact.place, ())) > 1
-        if several and fact.digest and fact.digest in _forms(one.weights.tensors[name], fact.dtype, digests):
+        if several and fact.digest and fact.digest in forms(one.weights.tensors[name], fact, digests):
             places.add(fact.place)
     return places
-
-
-def _forms(tensor: TensorRef, dtype: str, digests: Digests) -> tuple[str, ...]:
-    return tuple(d for d in (digests.of(tensor), digests.after_cast(tensor, dtype)) if d)
 
 
 def _numel(shape: Iterable[int]) -> int:
@@ -231,7 +189,7 @@ def _counts_on(one: WeightsArrival, name: str) -> bool:
 def _given(live: Live, module: ModuleFact, one: WeightsArrival) -> list[LoadFact]:
     """Loads of the module, where its parameters are what the file holds."""
     parameters = [n for n, there in one.pairs.items() if not module.tensors[there].buffer]
-    if not parameters or len([n for n in parameters if n in set(one.reached)]) < _LEAST * len(parameters):
+    if not parameters or len([n for n in parameters if n in set(one.reached)]) < LEAST * len(parameters):
         return []
     loads = [load for load in live.facts.loads if load.kind == "module" and not load.raised]
     return [load for load in loads if load.target == module.id or load.target not in live.modules]
@@ -244,18 +202,21 @@ def _is_given(name: str, loads: list[LoadFact]) -> bool:
 
 def _elsewhere(one: WeightsArrival, live: Live, digests: Digests) -> None:
     """Look for what is not where its name says by its content."""
-    kept: list[str] = []
-    for name in one.absent:
-        tensor = one.weights.tensors[name]
-        digest = digests.of(tensor)
-        place = _place_of(live.by_digest.get(digest, []), tensor) or live.elsewhere.get(digest, "")
-        if digest and place:
-            one.elsewhere[name] = place
-        elif not digest:
-            one.unread.append(name)
-        else:
-            kept.append(name)
-    one.absent[:] = kept
+    averaged = one.weights.role is Role.EMA  # names of an average are those of the model, which holds something else
+    for names in (one.absent, one.changed, one.other_shape) if averaged else (one.absent,):
+        kept: list[str] = []
+        for name in names:
+            tensor = one.weights.tensors[name]
+            digest = digests.of(tensor)
+            place = _place_of(live.by_digest.get(digest, []), tensor) or live.elsewhere.get(digest, "")
+            place = place or (live.facts.kept.get(digest, "") if averaged else "")
+            if digest and place:
+                one.elsewhere[name] = place
+            elif not digest:
+                one.unread.append(name)
+            else:
+                kept.append(name)
+        names[:] = kept
 
 
 def _place_of(found: list[Named], tensor: TensorRef) -> str:

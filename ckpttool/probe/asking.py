@@ -12,24 +12,29 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from ckpttool.errors import ProbeFailed, UsageError
 from ckpttool.facts import ScriptFacts
 from ckpttool.probe import family
 from ckpttool.probe.cage import NO_CAGE
 from ckpttool.probe.codec import facts_from
+from ckpttool.probe.hindrance import hindered
 from ckpttool.probe.question import CHECKPOINT, Question
-from ckpttool.probe.surroundings import environment, interpreter
+from ckpttool.probe.scratch import Room, scratch
+from ckpttool.probe.signals import orderly_end
+from ckpttool.probe.surroundings import environment, fault_of, interpreter, no_torch
+from ckpttool.probe.terminal import terminal
 
 NAMESPACES: Final = "namespaces"
 PATCHED: Final = "patched functions"
 _HERE = Path(__file__).parent
 _CHILD = _HERE / "child"
 _SIGNALLED = 128  # exit codes above it, and those below 0, are of a process that a signal ended
+_NO_TORCH: Final = ("ModuleNotFoundError", "No module named 'torch'")
 _BLOCK = 1 << 16  # bytes
 _KEPT = 4_000  # characters of the script's output
 _LOOKING = 60.0  # seconds beyond the time limit, to look at what a script holds that has reached its boundary
@@ -48,8 +53,8 @@ def ask(question: Question, *, stop: threading.Event | None = None) -> ScriptFac
         ProbeFailed: it cannot be run at all, or no answer came back.
     """
     _check(question)
-    with tempfile.TemporaryDirectory(prefix="ckpt-probe-", ignore_cleanup_errors=True) as scratch:
-        return _Asking(question, Path(scratch).resolve(), stop or threading.Event()).facts()
+    with orderly_end(), scratch() as folder:
+        return _Asking(question, folder, stop or threading.Event()).facts()
 
 
 def _check(question: Question) -> None:
@@ -73,6 +78,8 @@ class _Asking:
         self._args = tuple(arg.replace(CHECKPOINT, question.checkpoint) for arg in question.args)
         for folder in (self._shared, scratch / "layers", scratch / "home"):
             folder.mkdir()
+        self._room = Room(scratch / "layers")
+        self._outgrown = False
 
     def facts(self) -> ScriptFacts:
         """Run it in namespaces, or with patched functions where there are none."""
@@ -82,7 +89,7 @@ class _Asking:
                 return facts
         facts = self._run(self._command(PATCHED), PATCHED)
         if facts is None:
-            raise ProbeFailed("the script could not be started", where=self._python)
+            raise self._not_started("the script could not be started")
         return facts
 
     def _command(self, isolation: str) -> list[str]:
@@ -119,8 +126,8 @@ class _Asking:
             "folder": here,
             "layers": str(self._scratch / "layers"),
             "shared": str(self._shared),
-            "read_only": [os.path.realpath(self._question.checkpoint)],
             "needed": sorted(os.path.realpath(p) for p in needed if os.access(p, os.W_OK)),
+            "online": self._question.online,
             "told": str(self._state),
         }
         path = self._scratch / "cage-orders.json"
@@ -130,15 +137,40 @@ class _Asking:
     def _run(self, command: Sequence[str], isolation: str) -> ScriptFacts | None:
         """Start, wait, read the answer; None where the kernel has no namespaces for us."""
         began = time.monotonic()
-        with family.started(command, self._environment()) as process:
+        with contextlib.ExitStack() as stack:
+            process = self._started(command, stack)
             tail = _Tail(process.stdout)
             timed_out = not self._ended(process)
         tail.join()
-        if process.returncode == NO_CAGE and self._why_no_cage():
+        state = self._cage()
+        if process.returncode == NO_CAGE and not state.get("caged", True):
             return None
-        facts = self._read(isolation, tail.text, process.returncode, timed_out=timed_out)
-        seconds = facts.seconds or round(time.monotonic() - began, 3)
-        return replace(facts, seconds=seconds, args=self._args)
+        facts = self._read(process.returncode, timed_out=timed_out, last=tail.text.strip().rpartition("\n")[2])
+        facts = replace(
+            facts,
+            seconds=facts.seconds or round(time.monotonic() - began, 3),
+            args=self._args,
+            printed=tail.text,
+            isolation=isolation,
+            left_open=tuple(state.get("open", ())) if isolation == NAMESPACES else ("the network",),
+        )
+        if self._outgrown and facts.stopped == "timed out":
+            facts = replace(facts, stopped="killed")
+        if facts.raised is not None and (facts.raised.type, facts.raised.message) == _NO_TORCH:
+            raise no_torch(self._python)
+        return replace(facts, hindered=self._hindered(facts))
+
+    def _started(self, command: Sequence[str], stack: contextlib.ExitStack) -> "subprocess.Popen[bytes]":
+        standard_input = stack.enter_context(terminal())
+        try:
+            return stack.enter_context(family.started(command, self._environment(), standard_input))
+        except OSError as error:  # of a program that is none
+            raise self._not_started(f"this cannot be started: {error}") from error
+
+    def _hindered(self, facts: ScriptFacts) -> str:
+        if self._outgrown and facts.stopped == "killed":
+            return f"the script was ended because it wrote more than {self._room.most / 1e9:,.1f} GB"
+        return hindered(facts, online=self._question.online)
 
     def _ended(self, process: "subprocess.Popen[bytes]") -> bool:
         """Wait; False where the time ran out.
@@ -163,31 +195,44 @@ class _Asking:
                 return True
             if self._stop.is_set():
                 raise _Stopped
+            if not self._outgrown and self._room.is_outgrown():
+                self._outgrown = True
+                return False
         return False
 
-    def _why_no_cage(self) -> str:
+    def _cage(self) -> Mapping[str, Any]:
+        """What became of the namespaces."""
         with contextlib.suppress(OSError, ValueError):
-            state = json.loads(self._state.read_text(encoding="utf-8"))
-            return "" if state.get("caged") else str(state.get("why", "?"))
-        return ""
+            state: Mapping[str, Any] = json.loads(self._state.read_text(encoding="utf-8"))
+            return state
+        return {}
 
-    def _read(self, isolation: str, printed: str, code: int, *, timed_out: bool) -> ScriptFacts:
-        try:
-            text = self._answer.read_bytes()
-        except FileNotFoundError:
-            text = b""
-        if text:
-            facts = facts_from(text)
-            return replace(facts, printed=printed, isolation=isolation)
-        if not timed_out and 0 <= code <= _SIGNALLED:
-            last = printed.strip().rpartition("\n")[2]
-            raise ProbeFailed(
-                f"no answer came back, the process ended with {code}{f': {last}' if last else ''}",
-                where=self._python,
-                hint="it must be a Python of 3.9 or later; name another: --python PATH",
-            )
-        stopped = "timed out" if timed_out else "killed"
-        return ScriptFacts(stopped=stopped, exit_code=code, printed=printed, isolation=isolation)
+    def _read(self, code: int, *, timed_out: bool, last: str) -> ScriptFacts:
+        """The answer; where the script ended without one, what was written down until then.
+
+        Raises:
+            ProbeFailed: nothing was, for the child did not come to it.
+        """
+        if (answer := _content(self._answer)) is not None:
+            return facts_from(answer)
+        so_far = _content(self._answer.with_suffix(".so-far"))
+        signalled = not 0 <= code <= _SIGNALLED
+        if so_far is None and not timed_out and not signalled:
+            said = f": {last}" if last else ""
+            raise self._not_started(f"no answer came back, the process ended with {code}{said}")
+        stopped = "timed out" if timed_out else "killed" if signalled else "exited"
+        return replace(facts_from(so_far or b"{}"), stopped=stopped, exit_code=None if timed_out else code)
+
+    def _not_started(self, what: str) -> ProbeFailed:
+        hint = "name the Python that runs the script: --python PATH"
+        return fault_of(self._python) or ProbeFailed(what, where=self._python, hint=hint)
+
+
+def _content(path: Path) -> bytes | None:
+    """What is in a file; None where nothing is."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes() or None
+    return None
 
 
 def _absolute(path: str) -> str:

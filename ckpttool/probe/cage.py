@@ -2,27 +2,33 @@
 
     python -I -S cage.py ORDERS
 
-Linux lets a user have mount and PID namespaces of their own where it allows user namespaces. In them every folder is
-covered by an overlay: reads fall through to the real one, writes land in a scratch folder. What cannot be covered is
-read-only, and so is the checkpoint. The process that watches over them dies with the one that asked, and the kernel
-ends everything in a PID namespace with its first process, also what called `setsid`.
+Linux lets a user have namespaces of their own where it allows user namespaces. In them every folder is covered by an
+overlay: reads fall through to the real one, writes land in a scratch folder. What cannot be covered is read-only. The
+network ends at this machine's loopback, System V's shared memory is its own. The process that watches over them dies
+with the one that asked, and the kernel ends everything in a PID namespace with its first process, also what called
+`setsid`.
 
 ORDERS is a JSON file: `command`, `environment`, `folder` (to run in), `layers` (an empty folder for what is written),
-`shared` (a folder that stays the real one), `read_only` (paths), `needed` (folders that must be writable), `told` (a
-file in `shared`: what became of it, `{"caged": true}` or `{"caged": false, "why": ...}`).
+`shared` (a folder that stays the real one), `needed` (folders that must be writable), `online` (the network stays as it
+is), `told` (a file in `shared`: what became of it, `{"caged": true, "open": [...]}` with what the kernel left open, or
+`{"caged": false, "why": ...}`).
 """
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import signal
+import struct
 import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 NO_CAGE = 125  # exit code: the kernel does not allow it, and nothing was started
 _NEW_USER, _NEW_MOUNTS, _NEW_PIDS = 0x10000000, 0x00020000, 0x20000000  # CLONE_NEW* of sched.h
+_NEW_NETWORK, _NEW_IPC = 0x40000000, 0x08000000
+_INTERNET, _DATAGRAMS, _SET_FLAGS, _IS_UP = 2, 2, 0x8914, 1  # AF_INET, SOCK_DGRAM, SIOCSIFFLAGS, IFF_UP
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18  # MS_*
 _DIE_WITH_PARENT, _NO_NEW_PRIVILEGES, _DROP_CAPABILITY, _MAY_MOUNT = 1, 38, 24, 21  # PR_*, and CAP_SYS_ADMIN
 _NO_FILES = frozenset({
@@ -40,8 +46,8 @@ class Orders(NamedTuple):
     folder: str
     layers: str
     shared: str
-    read_only: list[str]
     needed: list[str]
+    online: bool
     told: str
 
 
@@ -54,9 +60,10 @@ def main(path: str) -> int:
         _own_namespaces()
     except OSError as error:
         return _no_cage(told, error)
+    still_open = _cut_off(online=orders.online)
     first = os.fork()
     if first == 0:
-        os._exit(_first_process(orders, told))
+        os._exit(_first_process(orders, told, still_open))
     _leave_signals_to_the_script()
     return _code(os.waitpid(first, 0)[1])
 
@@ -71,7 +78,31 @@ def _own_namespaces() -> None:
             file.write(text)
 
 
-def _first_process(orders: Orders, told: int) -> int:
+def _cut_off(*, online: bool) -> list[str]:
+    """Namespaces that a script can do without where the kernel refuses them: what stays open, in words."""
+    still_open = ["the network"] if online or not _has_own(_NEW_NETWORK) else []
+    if not still_open:
+        _bring_up_loopback()
+    return still_open if _has_own(_NEW_IPC) else [*still_open, "System V's shared memory"]
+
+
+def _has_own(namespace: int) -> bool:
+    try:
+        _call("unshare", namespace)
+    except OSError:
+        return False
+    return True
+
+
+def _bring_up_loopback() -> None:
+    """So that processes of the script find one another: rendezvous, gloo, servers on localhost."""
+    connection = _LIBC.socket(_INTERNET, _DATAGRAMS, 0)
+    with contextlib.suppress(OSError):  # without it the script is only told that there is no network
+        fcntl.ioctl(connection, _SET_FLAGS, struct.pack("16sh22x", b"lo", _IS_UP))  # struct ifreq
+        os.close(connection)
+
+
+def _first_process(orders: Orders, told: int, still_open: list[str]) -> int:
     """PID 1 of the namespace: covers the folders, starts the command, waits for all that it leaves behind."""
     try:
         _die_with_parent()
@@ -82,7 +113,7 @@ def _first_process(orders: Orders, told: int) -> int:
     started = os.fork()
     if started == 0:
         _start(orders, told)
-    os.write(told, b'{"caged": true}')
+    os.write(told, json.dumps({"caged": True, "open": still_open}).encode())
     _leave_signals_to_the_script()
     while True:
         ended, status = os.waitpid(-1, 0)
@@ -139,10 +170,6 @@ def _cover_everything(orders: Orders) -> None:
         if place not in covered:
             with contextlib.suppress(OSError):  # it may be so already
                 _mount(None, place, None, _REMOUNT | _BIND | _READ_ONLY)
-    for path in orders.read_only:
-        if os.path.exists(path):
-            _mount(path, path, None, _BIND | _RECURSIVE)
-            _mount(None, path, None, _REMOUNT | _BIND | _READ_ONLY)
     with contextlib.suppress(OSError):  # in a container it may be forbidden; then the other one serves
         _mount("tmpfs", "/dev/shm", "tmpfs", _NO_SUID | _NO_DEVICES)  # noqa: S108  # the place, not a file in it
     with contextlib.suppress(OSError):

@@ -18,17 +18,19 @@ _PATIENCE = 5.0  # seconds that what was killed may take to be gone
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], environment: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+def started(
+    command: Sequence[str], environment: Mapping[str, str], standard_input: int = subprocess.DEVNULL
+) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a process in a session of its own; at the end everything that came of it is killed.
 
-    Its output and errors are one pipe, and it has no input. On Linux orphans come to us meanwhile, so that one that
+    Its output and errors are one pipe. On Linux orphans come to us meanwhile, so that one that
     called `setsid` is found by the mark in its environment; elsewhere its descendants and its session are.
     """
     mark = secrets.token_hex(8)
     with (
         _adopting_orphans(),
         subprocess.Popen(  # noqa: S603  # the user's own script, in a sandbox
-            command, env={**environment, _MARK: mark}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            command, env={**environment, _MARK: mark}, stdin=standard_input, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         ) as process,
     ):  # fmt: skip

@@ -1,11 +1,15 @@
 """A question that is being answered, while whoever asked does something else."""
 
 import threading
-from typing import Self
+from contextlib import ExitStack
+from typing import Final, Self
 
 from ckpttool.facts import ScriptFacts
 from ckpttool.probe.asking import ask
 from ckpttool.probe.question import Question
+from ckpttool.probe.signals import Told, orderly_end
+
+_LISTENING: Final = 0.5  # seconds between two looks at whether a signal came
 
 
 class Pending:
@@ -16,9 +20,9 @@ class Pending:
         self._stop = threading.Event()
         self._facts: ScriptFacts | None = None
         self._failure: BaseException | None = None
+        self._leaving = ExitStack()
         # The kernel ends the script with the thread that started it, so the thread waits for it to the end.
         self._thread = threading.Thread(target=self._ask, daemon=True)
-        self._thread.start()
 
     def facts(self) -> ScriptFacts:
         """Wait for the answer.
@@ -26,7 +30,8 @@ class Pending:
         Raises:
             UsageError, ProbeFailed: as `ask` does.
         """
-        self._thread.join()
+        while self._thread.is_alive():  # without a time limit, some versions of Python hear no signal
+            self._thread.join(_LISTENING)
         if self._failure is not None:
             raise self._failure
         if self._facts is None:
@@ -40,8 +45,15 @@ class Pending:
             self._failure = failure
 
     def __enter__(self) -> Self:
+        self._leaving.enter_context(orderly_end())
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        with self._leaving:
+            self._stop.set()
+            try:
+                self._thread.join()
+            except Told:  # only now
+                self._thread.join()
+                raise

@@ -25,6 +25,8 @@ class ToldFinding:
     message: str
     hint: str
     fails: bool
+    file: str = ""  # of a script that was run, relative to the working directory; empty: it is of the checkpoint alone
+    line: int = 1  # in it
 
     @property
     def text(self) -> str:
@@ -43,6 +45,13 @@ class ToldCheckpoint:
     speaks: bool  # the exit code speaks of it: the only one, or the newest of a run
     findings: tuple[ToldFinding, ...]
     unchecked: Mapping[str, str]  # why a rule could not look, by its code
+    words: str = ""  # the verdict, in words
+
+    @property
+    def said(self) -> str:
+        """The verdict in words, and why there is none where a script was kept from its training."""
+        why = self.unchecked.get("script.not-reached") if not self.judged else None
+        return f"{self.words or self.verdict}{f': {why}' if why else ''}"
 
 
 def checkpoints(document: Mapping[str, Any]) -> Iterator[ToldCheckpoint]:
@@ -71,17 +80,21 @@ def _checkpoint(member: Mapping[str, Any], threshold: Severity, *, speaks: bool)
     failed = member.get("error")
     found = [{**failed, "severity": Severity.ERROR}] if failed else member.get("findings", ())
     verdict = UNREADABLE if failed else str(member.get("verdict", ""))
+    unchecked: dict[str, list[str]] = {}
+    for one in member.get("not_checked", ()):
+        unchecked.setdefault(one["code"], []).append(printable(one["why"]))
     return ToldCheckpoint(
         path=printable(str(member["path"])),
         verdict=verdict,
         judged=verdict not in ("not-judged", UNREADABLE),
         speaks=speaks,
         findings=tuple(_finding(f, threshold, speaks=speaks) for f in found),
-        unchecked={n["code"]: printable(n["why"]) for n in member.get("not_checked", ())},
+        unchecked={code: "; ".join(whys) for code, whys in unchecked.items()},
+        words=member.get("said", ""),
     )
 
 
-def _finding(told: Mapping[str, str], threshold: Severity, *, speaks: bool) -> ToldFinding:
+def _finding(told: Mapping[str, Any], threshold: Severity, *, speaks: bool) -> ToldFinding:
     severity = Severity(told["severity"])
     return ToldFinding(
         code=told["code"],
@@ -90,4 +103,6 @@ def _finding(told: Mapping[str, str], threshold: Severity, *, speaks: bool) -> T
         message=printable(told["message"]),
         hint=printable(told["hint"]),
         fails=speaks and severity.rank <= threshold.rank,
+        file=printable(told.get("file") or ""),
+        line=told.get("line") or 1,
     )

@@ -9,17 +9,11 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from ckpttool.blocks import Severity
-from ckpttool.render.findings import ToldCheckpoint, ToldFinding, checkpoints
+from ckpttool.render.findings import UNREADABLE, ToldCheckpoint, ToldFinding, checkpoints
 from ckpttool.render.printable import printable
 
 _DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY = {**_DATA, **str.maketrans({":": "%3A", ",": "%2C"})}
-_SAID = {
-    "resumable": "resumable, as far as was checked",
-    "raises": "the resume raises",
-    "silently-wrong": "the resume goes on silently wrong",
-    "not-judged": "not judged: there is nothing to resume",
-}
 
 
 def write(document: Mapping[str, Any], stream: TextIO) -> None:
@@ -31,19 +25,29 @@ def write(document: Mapping[str, Any], stream: TextIO) -> None:
     """
     for checkpoint in checkpoints(document):
         stream.writelines(
-            _command(_level(finding), checkpoint.path, finding.code, finding.text) for finding in checkpoint.findings
+            _command(_level(finding), _place(finding, checkpoint), finding.code, finding.text)
+            for finding in checkpoint.findings
         )
-        if checkpoint.speaks and checkpoint.verdict in _SAID:
+        if checkpoint.speaks and checkpoint.verdict != UNREADABLE:
             stream.write(_verdict(checkpoint, document))
 
 
 def _verdict(checkpoint: ToldCheckpoint, document: Mapping[str, Any]) -> str:
-    said = f"{checkpoint.path}: {_SAID[checkpoint.verdict]}"
+    said = f"{checkpoint.path}: {checkpoint.said}"
     if "resume_from" in document:
         resumed = document["resume_from"]
         said += f"\nresume from {printable(resumed)}" if resumed else "\nnone of its siblings can be resumed from"
     fails = not checkpoint.judged and not any(f.fails for f in checkpoint.findings)
-    return _command("error" if fails else "notice", checkpoint.path, "ckpt validate", said)
+    return _command("error" if fails else "notice", _file(checkpoint.path), "ckpt validate", said)
+
+
+def _place(finding: ToldFinding, checkpoint: ToldCheckpoint) -> str:
+    """The line of a script, where the finding is about one; else the checkpoint."""
+    return f"{_file(finding.file)},line={finding.line}" if finding.file else _file(checkpoint.path)
+
+
+def _file(path: str) -> str:
+    return f"file={path.translate(_PROPERTY)}"
 
 
 def _level(finding: ToldFinding) -> str:
@@ -53,5 +57,5 @@ def _level(finding: ToldFinding) -> str:
     return "notice" if finding.severity is Severity.NOTE else "warning"
 
 
-def _command(level: str, path: str, title: str, text: str) -> str:
-    return f"::{level} file={path.translate(_PROPERTY)},title={title.translate(_PROPERTY)}::{text.translate(_DATA)}\n"
+def _command(level: str, place: str, title: str, text: str) -> str:
+    return f"::{level} {place},title={title.translate(_PROPERTY)}::{text.translate(_DATA)}\n"

@@ -60,25 +60,43 @@ def _suite(checkpoint: ToldCheckpoint, codes: list[str]) -> "TestSuite":
 
 def _of_rule(code: str, found: list[ToldFinding], checkpoint: ToldCheckpoint) -> "TestCase":
     junit = needed("junitparser")
-    case: TestCase = junit.TestCase(code, checkpoint.path)
     failing = [f for f in found if f.fails]
     others = [f for f in found if not f.fails]
+    case = _placed(code, checkpoint, next((f for f in [*failing, *others] if f.file), None))
     if failing:
         kind = junit.Error if checkpoint.verdict == UNREADABLE else junit.Failure
         failure = kind(failing[0].message, failing[0].severity.value)
-        failure.text = "\n".join(f"{f.severity}: {f.text}" for f in failing)
+        failure.text = "\n".join(map(_told, failing))
         case.result = [failure]
     elif code in checkpoint.unchecked and not found:
         case.result = [junit.Skipped(f"not checked: {checkpoint.unchecked[code]}")]
     if others:
-        case.system_out = "\n".join(f"{f.severity}: {f.text}" for f in others)
+        case.system_out = "\n".join(map(_told, others))
     return case
+
+
+def _placed(code: str, checkpoint: ToldCheckpoint, finding: ToldFinding | None) -> "TestCase":
+    """A test; with the line of a script in `file` and `line`, which GitLab, pytest's readers and others show."""
+    junit = needed("junitparser")
+    if finding is None:
+        bare: TestCase = junit.TestCase(code, checkpoint.path)
+        return bare
+    placed = type("TestCase", (junit.TestCase,), {"file": junit.Attr("file"), "line": junit.Attr("line")})
+    case: TestCase = placed(code, checkpoint.path)
+    case.file, case.line = finding.file, str(finding.line)  # type: ignore[attr-defined]  # they were made just above
+    return case
+
+
+def _told(finding: ToldFinding) -> str:
+    """`silent: train.py:50: optimizer: …`; where the place is the line itself, it is said once."""
+    line = f"{finding.file}:{finding.line}" if finding.file else ""
+    place = f"{line}: " if line and line != finding.where else ""
+    return f"{finding.severity}: {place}{finding.text}"
 
 
 def _unjudged(checkpoint: ToldCheckpoint) -> "TestCase":
     """A test for the verdict, where there is none: an error where the command ends with 2 for it."""
     junit = needed("junitparser")
     case: TestCase = junit.TestCase("verdict", checkpoint.path)
-    said = "not judged: there is nothing to resume"
-    case.result = [junit.Error(said) if checkpoint.speaks else junit.Skipped(said)]
+    case.result = [junit.Error(checkpoint.said) if checkpoint.speaks else junit.Skipped(checkpoint.said)]
     return case

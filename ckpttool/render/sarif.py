@@ -103,8 +103,8 @@ def _result(finding: ToldFinding, checkpoint: ToldCheckpoint, places: Mapping[st
 def _location(finding: ToldFinding, checkpoint: ToldCheckpoint) -> "Location":
     sarif = needed("sarif_pydantic")
     physical = sarif.PhysicalLocation(
-        artifact_location=sarif.ArtifactLocation(uri=_uri(checkpoint.path)),
-        region=sarif.Region(start_line=1),  # code scanning wants a line of every place
+        artifact_location=sarif.ArtifactLocation(uri=_uri(finding.file or checkpoint.path)),
+        region=sarif.Region(start_line=finding.line),  # code scanning wants a line of every place
     )
     logical = [sarif.LogicalLocation(fully_qualified_name=finding.where)] if finding.where else None
     location: Location = sarif.Location(physical_location=physical, logical_locations=logical)

@@ -94,11 +94,13 @@ from ckpttool.rules.scheduler_object_in_state import SchedulerObjectInState
 from ckpttool.rules.scheduler_off_by_one import SchedulerOffByOne
 from ckpttool.rules.scheduler_position import SchedulerPosition
 from ckpttool.rules.scheduler_unit import SchedulerUnit
+from ckpttool.rules.script_arguments import OtherArguments
 from ckpttool.rules.script_never_opened import NeverOpened
 from ckpttool.rules.script_not_reached import ScriptNotReached
 from ckpttool.rules.script_nothing_left import NothingLeft
 from ckpttool.rules.script_raises import ScriptRaises
 from ckpttool.rules.script_saves_not_loads import SavesNotLoads
+from ckpttool.rules.script_swallows import Swallows
 from ckpttool.rules.shard_index import WrongIndex
 from ckpttool.rules.shard_missing import MissingShard
 from ckpttool.rules.shard_world_size import WorldSize
@@ -198,11 +200,13 @@ RULES: tuple[Rule, ...] = (
     SchedulerOffByOne(),
     SchedulerPosition(),
     SchedulerUnit(),
+    OtherArguments(),
     NeverOpened(),
     ScriptNotReached(),
     NothingLeft(),
     ScriptRaises(),
     SavesNotLoads(),
+    Swallows(),
     WrongIndex(),
     MissingShard(),
     WorldSize(),

@@ -4,9 +4,11 @@ One code, one page: the rule's own file holds its page and what it says without 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from ckpttool.blocks import Finding, Severity
+from ckpttool.facts import ScriptFacts
 from ckpttool.protocols import Case
 from ckpttool.rules._halves_model import key_prefix, narrowed_weights, nonfinite
 from ckpttool.rules._halves_optimizer import (
@@ -46,17 +48,31 @@ HALVES: Final[Mapping[str, Half]] = {
     "scheduler.lr-mismatch": lr_mismatch,
 }
 # Rules whose findings hold whatever a script does, as long as it stands where training goes on with the checkpoint.
-_HOLDING: Final = frozenset(("container.bitrot",))
+_HOLDING: Final = ("container.bitrot", "manifest.")
+# What the run itself shows to be otherwise, where their half above said nothing of it.
+_REFUTED: Final = (
+    "model.key-prefix", "model.dtype", "model.nonfinite", "optimizer.class-changed", "optimizer.param-order",
+    "optimizer.moment-dtype", "scaler.unused", "scheduler.class-changed", "scheduler.horizon",
+)  # fmt: skip
+_OTHERWISE: Final = ("container.", "rng.", "load.")  # the run tells whether it reads them, and what comes of it
+_PARTS: Final = ("optimizer", "scheduler", "scaler")  # as `LoadFact.kind` names them
+_LATER: Final = ("scheduler.", "scaler.")  # what they raise, they raise after the first step
 
 
-def held_against_script(finding: Finding) -> Finding:
-    """A finding that only predicts, beside a script that was asked: it is no more than a warning then."""
-    if (
-        finding.code in _HOLDING
-        or finding.code.startswith("manifest.")
-        or finding.severity.rank >= Severity.WARNING.rank
-    ):
+def held_against_script(finding: Finding, facts: ScriptFacts) -> Finding:
+    """What the files alone let expect, beside a script that was asked.
+
+    A part that the script does not load is no part of its run, and what it loads without an exception does not raise
+    there. Both are no more than a warning then; faults of what it does load stay what they are.
+    """
+    if finding.code.startswith(_HOLDING) or finding.severity.rank >= Severity.WARNING.rank:
         return finding
-    return Finding(
-        code=finding.code, severity=Severity.WARNING, message=finding.message, where=finding.where, hint=finding.hint
-    )
+    part = finding.code.partition(".")[0]
+    of_part = part not in _PARTS or any(load.kind == part and not load.raised for load in facts.loads)
+    raises = finding.severity is Severity.ERROR
+    if raises and of_part and part == "optimizer":  # a wrong state that raises neither at its load nor at a step
+        return replace(finding, severity=Severity.SILENT)
+    kept = finding.code.startswith(_LATER) if raises else not finding.code.startswith((*_REFUTED, *_OTHERWISE))
+    if of_part and kept:
+        return finding
+    return replace(finding, severity=Severity.WARNING)

@@ -35,7 +35,7 @@ def narrowed_weights(case: Case, code: str) -> Iterator[Finding]:
     """Weights that were rounded to a narrower type than the one they are trained in, or will be now."""
     found = arrived(case)
     for one in found.weights if found is not None else ():
-        if not one.cast or one.weights.role is not Role.MODEL:
+        if not one.cast or one.weights.role not in (Role.MODEL, Role.EMA):
             continue
         narrow = [c for c in one.cast if _bits(c.saved) < _bits(c.live)]
         wide = [c for c in one.cast if _bits(c.saved) > _bits(c.live)]
@@ -74,9 +74,12 @@ def nonfinite(case: Case, code: str) -> Iterator[Finding]:
     if found is None:
         return
     bad: dict[str, int] = {}
+    seen: set[str] = set()
     for module in found.facts.modules:
-        if module.trained or module.loaded:
-            bad.update({n: f.nan + f.inf for n, f in module.tensors.items() if _is_bad(n, f)})
+        for name, fact in module.tensors.items() if module.trained or module.loaded else ():
+            if _is_bad(name, fact) and fact.place not in seen:  # tied names are one tensor
+                bad[name if name not in bad else f"{module.name or module.cls}.{name}"] = fact.nan + fact.inf
+                seen |= {fact.place} - {""}
     if bad:
         yield Finding(
             code=code,

@@ -135,7 +135,7 @@ def moment_dtype(case: Case, code: str) -> Iterator[Finding]:
         how = "they were rounded when they were saved" if narrowed else "which rounds them"
         yield Finding(
             code=code,
-            severity=Severity.SILENT,
+            severity=Severity.SILENT if narrowed else Severity.WARNING,  # the load rounds as every step would
             where=_where(one),
             message=f"{said}: {how}",
             hint="keep moments in the type of the parameters that are trained",
@@ -168,17 +168,12 @@ def empty_state(case: Case, code: str) -> Iterator[Finding]:
 def partial_state(case: Case, code: str) -> Iterator[Finding]:
     """Parameters without state beside others of the same module that have one."""
     for one in _each(case):
-        live = one.live
-        if live is None or not one.fresh or not one.saved.state:
-            continue
-        names = [bare_name(n) for g in live.groups for n in g.names]
-        stated = {names[int(p)].rpartition(".")[0] for p in live.state if p.isdigit() and int(p) < len(names)}
-        lost = [n for p, n in enumerate(names) if not live.state.get(str(p)) and n.rpartition(".")[0] in stated]
-        if lost:
+        if lost := one.stateless:
             yield Finding(
                 code=code,
                 severity=Severity.SILENT,
                 where=_where(one),
-                message=f"{some(lost)} have no state, and other parameters of the same module have one",
+                message=f"{some(lost)} {'has' if len(lost) == 1 else 'have'} no state, and other parameters of "
+                "the same module have one",
                 hint="resume from a checkpoint that has all of it",
             )

@@ -4,14 +4,16 @@ from collections.abc import Iterator
 
 from ckpttool.arrival import Arrival, Outcome
 from ckpttool.arrival.counting import epochs_fit, other_length, saved_epoch, steps_fit
+from ckpttool.arrival.optimizers import short_class
 from ckpttool.arrival.plain import real
 from ckpttool.arrival.scalers import broken_scales
-from ckpttool.arrival.schedulers import SchedulerArrival, close, reals, saved_rates, short
+from ckpttool.arrival.schedulers import SchedulerArrival, close, reals, saved_rates
 from ckpttool.blocks import Finding, Severity
 from ckpttool.facts import SchedulerFact
 from ckpttool.protocols import Case
 from ckpttool.rules._arrived import apart, arrived
 from ckpttool.rules._bounded import told
+from ckpttool.rules._halves_counts import goes_on_elsewhere
 from ckpttool.rules._learning_rates import said
 from ckpttool.rules._places import place
 
@@ -35,8 +37,8 @@ def schedule_class(case: Case, code: str) -> Iterator[Finding]:
                 code=code,
                 severity=Severity.SILENT,
                 where=_where(one),
-                message=f"{one.saved.candidates[0]} was saved, and the script makes a {short(one.live.cls)}: it takes "
-                "what it knows and goes on by its own rule",
+                message=f"{one.saved.candidates[0]} was saved, and the script makes a {short_class(one.live.cls)}: it "
+                "takes what it knows and goes on by its own rule",
                 hint=_AGAIN,
             )
 
@@ -57,10 +59,26 @@ def schedule_horizon(case: Case, code: str) -> Iterator[Finding]:
             )
         elif one.brought and not one.other_class:
             message = apart(one.brought, saved="in the checkpoint, which is used,", live="by the script")
-            yield Finding(code=code, severity=Severity.WARNING, where=_where(one), message=message, hint=_AGAIN)
+            short, end = _ends_before(one)
+            if short:
+                message += f": step {end + 1:,} raises ValueError, and the script is made for more"
+            severity = Severity.ERROR if short else Severity.WARNING
+            yield Finding(code=code, severity=severity, where=_where(one), message=message, hint=_AGAIN)
         elif one.own and not one.other_class:
             message = apart(one.own, saved="in the checkpoint", live="in the run")
             yield Finding(code=code, severity=Severity.WARNING, where=_where(one), message=message, hint=_AGAIN)
+
+
+def _ends_before(one: SchedulerArrival) -> tuple[bool, int]:
+    """Whether a OneCycleLR, which raises past its end, brought one before that of the script; and where it is.
+
+    Source: torch/optim/lr_scheduler.py `OneCycleLR.get_lr`, torch 2.13
+    """
+    totals = [(c.saved, c.live) for c in one.brought if c.name == "total_steps"]
+    if one.live is None or not one.live.cls.endswith("OneCycleLR") or not totals:
+        return False, 0
+    end, made_for = totals[0]
+    return end.isdigit() and made_for.isdigit() and int(end) < int(made_for), int(end) if end.isdigit() else 0
 
 
 def lr_mismatch(case: Case, code: str) -> Iterator[Finding]:
@@ -140,6 +158,12 @@ def scale_unused(case: Case, code: str) -> Iterator[Finding]:
 
 
 def inconsistent(case: Case, code: str) -> Iterator[Finding]:
+    """Counters that are not those of the steps taken: as they were saved, or else as the run goes on with them."""
+    told_of = [*_saved_otherwise(case, code)]
+    yield from told_of or goes_on_elsewhere(case, code)
+
+
+def _saved_otherwise(case: Case, code: str) -> Iterator[Finding]:
     """Counters that reached the run and cannot be those of the steps that its optimizer took."""
     found = arrived(case)
     if found is None or not found.steps.taken or found.pace:
@@ -148,6 +172,10 @@ def inconsistent(case: Case, code: str) -> Iterator[Finding]:
     for one in found.counters:
         if one.outcome is Outcome.ABSENT or one.saved.name not in ("epoch", "global_step", "step"):
             continue
+        if case.checkpoint.layout == "lightning" and len(one.saved.at.path) == 1:
+            continue  # Lightning goes by its loops
+        if case.checkpoint.layout == "accelerate" and not one.value:
+            continue  # Accelerate counts batches within `accumulate` only
         of_epochs = one.saved.name == "epoch"
         fits = epochs_fit(one.value, found.steps) if of_epochs else steps_fit(one.value, epoch, found.steps)
         length = other_length(one.value, found.steps) if of_epochs and fits is False else None

@@ -70,6 +70,14 @@ class NextSteps:
         inner[way[-1]] = value
         return NextSteps(self.name, changed, self.groups)
 
+    def with_bases(self, rates: list[float]) -> "NextSteps":
+        """The same with other base rates, of the schedulers inside too."""
+        changed = self
+        for _, fields, path in self.nested():
+            if "base_lrs" in fields:
+                changed = changed.with_((*path, "base_lrs"), list(rates))
+        return changed
+
     def nested(self) -> Iterator[tuple[str, Mapping[Any, Value], tuple[str | int, ...]]]:
         """It and those inside it: class, fields, path."""
         stack: list[tuple[str, Mapping[Any, Value], tuple[str | int, ...]]] = [(self.name, self.fields, ())]

@@ -8,6 +8,7 @@ from ckpttool.model import SchedulerState
 from ckpttool.protocols import Case
 from ckpttool.rules._counts import Counts, counts_of, partner
 from ckpttool.rules._loops import loops_of
+from ckpttool.rules._witnesses import sole
 
 _LEAST = 3  # steps; two steps in one epoch look like a scheduler that is one step behind
 # Trainers that step a scheduler once for each step that the optimizer took, and not when it was skipped.
@@ -49,7 +50,7 @@ def paces(case: Case) -> tuple[Paced, ...]:
         steps = partner(case, stepped.scheduler)
         if case.checkpoint.layout in _IN_STEP:
             found.append(_in_step(counts, stepped.scheduler, stepped.steps, steps))
-        elif steps is None:
+        elif steps is None or not sole(case, stepped.scheduler):
             found.append(Paced(scheduler=stepped.scheduler, pace=Pace.UNKNOWN, at=stepped.steps))
         elif case.checkpoint.layout == "accelerate":
             # DeepSpeed steps the scheduler itself, once.

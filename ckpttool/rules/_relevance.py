@@ -22,8 +22,10 @@ _WORDS: Final = re.compile(r"checkpoint|resum|state_dict|state dict|ckpt", re.IG
 def concerns(facts: ScriptFacts, path: str) -> bool:
     """Whether an exception, or an exit, comes of the checkpoint: out of a load, after one, or with its path."""
     raised = facts.raised
+    if facts.hindered:
+        return False
     if raised is None:
-        return facts.exit_code not in (0, None) and bool(facts.asked or facts.opened)
+        return facts.exit_code not in (0, None) and any(entry.refused for entry in facts.opened)
     if raised.during or _names(raised.message, path, facts):
         return True
     if _PATH.search(raised.type) or _ELSEWHERE.match(raised.type):

@@ -172,6 +172,11 @@ def odd_fields(name: str, fields: Mapping[Any, Value], path: tuple[str | int, ..
     for key, kind in kinds_of(name, inside=bool(path)).items():
         if key not in fields or not _is_known(fields[key]):
             continue
+        if key == "milestones" and isinstance(fields[key], list | tuple) and _ascending(fields[key]):
+            # torch 1.0 to 1.3 kept a list; a step looks up how often the milestone is there.
+            counter = {_finite(step): 1 for step in fields[key]}  # type: ignore[union-attr]
+            yield Odd((*path, key), fields[key], Kind(_MILESTONES.wanted, _milestones, (counter,)))
+            continue
         unused = key.endswith("_momentums") and fields.get("cycle_momentum") is False
         if not unused and not kind.holds(fields[key]):
             yield Odd((*path, key), fields[key], kind)

@@ -9,6 +9,8 @@ from ckpttool.protocols import Case, Needs
 from ckpttool.rules._arrived import apart, arrived
 from ckpttool.rules._places import place
 
+_HINT = "load it, and register the same objects in the same order"
+
 
 class CustomNotRestored:
     """The state of another object (a meter, an average, a counter of one's own) is not what the checkpoint holds.
@@ -33,14 +35,16 @@ class CustomNotRestored:
         if found is None or case.checkpoint.layout == "lightning":
             return
         for one in found.objects:
-            where = place(one.saved.at) or one.saved.name
-            if one.outcome is Outcome.CHANGED and one.live is not None:
-                name = one.live.name or one.live.cls
-                yield self._finding(where, f"{apart(one.changes)}: {name} does not hold its state")
-            elif one.outcome is Outcome.ABSENT:
-                why = "; objects were registered in another order, or are others" if one.swapped else ""
-                yield self._finding(where, f"no object of the run holds its state{why}")
+            where, became = place(one.saved.at) or one.saved.name, one.became
+            name = became.live.name or became.live.cls if became.live is not None else ""
+            if became.outcome is Outcome.CHANGED and became.given:
+                said = f"{apart(became.changes)}: {name} was given its state, and was changed since"
+                yield self._finding(Severity.WARNING, where, said, "right if it moves on before the first step")
+            elif became.outcome is Outcome.CHANGED:
+                yield self._finding(Severity.SILENT, where, f"{apart(became.changes)}: {name} does not hold its state")
+            elif became.outcome is Outcome.ABSENT:
+                why = "; objects were registered in another order, or are others" if became.swapped else ""
+                yield self._finding(Severity.SILENT, where, f"no object of the run holds its state{why}")
 
-    def _finding(self, where: str, message: str) -> Finding:
-        hint = "load it, and register the same objects in the same order"
-        return Finding(code=self.code, severity=Severity.SILENT, where=where, message=message, hint=hint)
+    def _finding(self, severity: Severity, where: str, message: str, hint: str = _HINT) -> Finding:
+        return Finding(code=self.code, severity=severity, where=where, message=message, hint=hint)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.arrival import Arrival, Outcome
-from ckpttool.arrival.position import kept_positions
+from ckpttool.arrival.position import KeptArrival
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Role
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._arrived import arrived, some
+from ckpttool.rules._arrived import apart, arrived, some
 from ckpttool.rules._places import place
 
 
@@ -33,18 +33,25 @@ class DataNotRestored:
         found = arrived(case)
         if found is None:
             return
-        kept = kept_positions(case.checkpoint)
-        loaded = any(load.kind == "loader" and not load.raised for load in found.facts.loads)
-        if kept and not loaded and not any(p.outcome is Outcome.REACHED for p in found.positions):
-            where = place(kept[0].at) or kept[0].name
-            stateful = any("Stateful" in ld.cls for ld in found.facts.loaders)
-            said = f"the state of {kept[0].name} was loaded into no data loader"
-            yield self._finding(Severity.SILENT if stateful else Severity.WARNING, where, said)
-        yield from self._passed(found)
+        passed = any(p.outcome is Outcome.REACHED for p in found.positions)
+        lost = [k for k in found.kept if k.outcome is not Outcome.REACHED]
+        if lost and not passed:
+            yield self._lost(found, lost[0])
+        if len(lost) == len(found.kept):  # a sampler with a position of its own passes over batches by itself
+            yield from self._passed(found)
         asked = found.was_asked(Role.DATA)
-        if asked and not kept and not any(p.outcome is Outcome.REACHED for p in found.positions):
+        if asked and not found.kept and not passed:
             said = f"the script asked for {some(asked)}, which is not there, and went on"
             yield self._finding(Severity.WARNING, some(asked), said)
+
+    def _lost(self, found: Arrival, one: KeptArrival) -> Finding:
+        where, live = place(one.saved.at) or one.saved.name, one.became.live
+        if live is not None and one.became.changes:
+            said = f"{apart(one.became.changes)}: {live.name or live.cls} does not hold its state"
+            return self._finding(Severity.SILENT, where, said)
+        stateful = any("Stateful" in ld.cls for ld in found.facts.loaders)
+        said = f"the state of {one.saved.name} was loaded into no data loader or sampler"
+        return self._finding(Severity.SILENT if stateful else Severity.WARNING, where, said)
 
     def _passed(self, found: Arrival) -> Iterator[Finding]:
         for one in found.positions:

@@ -1,9 +1,11 @@
 """`ema.not-restored`."""
 
+import re
 from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.arrival import Arrival, Outcome
+from ckpttool.arrival.counting import last
 from ckpttool.blocks import Finding, Severity
 from ckpttool.facts import ModuleFact
 from ckpttool.model import Role
@@ -11,6 +13,9 @@ from ckpttool.protocols import Case, Needs
 from ckpttool.rules._arrived import arrived, some
 from ckpttool.rules._places import count, place
 
+_BEGUN = 2  # steps after which an average has been updated
+_COUNT = re.compile(r"^(?:n_?|num_?)?(?:updates?|averaged|steps?|optimization_step)$")
+_OF_EMA = re.compile(r"ema|averag|shadow|swa", re.IGNORECASE)
 _MOST = 0.5  # of the tensors: a copy that shares so many names is one of the model
 
 
@@ -43,10 +48,25 @@ class EmaNotRestored:
                 said = f"{came:,} of {count(len(one.weights.tensors), 'averaged tensor')} reached the run"
                 after = ", whose average goes on from something else" if keeps else ", which keeps no average"
                 yield self._finding(keeps, place(one.weights.at) or one.weights.name, said + after)
+            elif one.outcome is Outcome.REACHED:
+                yield from self._warms_up_again(found)
         asked = found.was_asked(Role.EMA)
         if asked and not averaged and keeps:
             message = f"the script asked for {some(asked)}, which is not there, and went on: the average starts afresh"
             yield self._finding(keeps, some(asked), message)
+
+    def _warms_up_again(self, found: Arrival) -> Iterator[Finding]:
+        """Averages whose decay grows with the number of updates count them."""
+        if not found.steps.taken or found.steps.taken < _BEGUN:
+            return
+        counts = [c for c in found.facts.counters if c.own and _COUNT.search(last(c.name)) and _is_averages(c.where)]
+        if counts and not any(c.value for c in counts):
+            one = counts[0]
+            message = (
+                f"{last(one.name)} of the average is 0 ({one.where}) after {found.steps.taken:,} steps: a decay that grows "
+                "with it begins anew, and what was averaged is soon forgotten"
+            )
+            yield self._finding(True, one.where, message)  # noqa: FBT003  # private
 
     def _finding(self, keeps: bool, where: str, message: str) -> Finding:  # noqa: FBT001  # private
         severity = Severity.SILENT if keeps else Severity.WARNING
@@ -67,3 +87,9 @@ def _is_copy(copy: ModuleFact, model: ModuleFact) -> bool:
     ends = {n.removeprefix("module.") for n in copy.tensors}
     shared = sum(n.removeprefix("module.") in ends for n in model.tensors)
     return shared > _MOST * max(len(model.tensors), 1)
+
+
+def _is_averages(where: str) -> bool:
+    """Whether a counter lies in an object that keeps averages: `ModelEMA of main`."""
+    kind, of, _ = where.partition(" of ")
+    return bool(of) and _OF_EMA.search(kind) is not None

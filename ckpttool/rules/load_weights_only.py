@@ -1,14 +1,24 @@
 """load.weights-only: a file that torch.load refuses unless it is told to run what the file says."""
 
+import os
 from collections.abc import Iterator
 from typing import ClassVar
 
+from ckpttool.arrival import stands
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import GlobalUse
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._globals import NUMPY_GLOBALS, named, of_files
 from ckpttool.rules._loaders import Loader, Unpickling, consequence, loader_of
 from ckpttool.values import Trust
+
+
+def _was_loaded(case: Case, file: str) -> bool:
+    """Whether the script that was asked loaded the file all the same."""
+    if case.facts is None or not stands(case.facts):
+        return False
+    path = os.path.realpath(os.path.join(case.checkpoint.path, file) if file else case.checkpoint.path)  # noqa: PTH118
+    return any(os.path.realpath(o.path) == path and not o.refused for o in case.facts.opened)
 
 
 class WeightsOnly:
@@ -40,6 +50,8 @@ class WeightsOnly:
             refused = [use for use in uses if use.ref not in added]
             dangerous = [use for use in refused if use.trust is Trust.DANGEROUS]
             where = file or contents.name
+            if not dangerous and _was_loaded(case, file):
+                continue
             if dangerous:
                 yield self._dangerous(loader, where, dangerous)
             elif refused and loader.call and loader.unpickling is not Unpickling.ANYTHING:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ckpttool.arrival import Outcome
+from ckpttool.arrival import Arrival, Outcome
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Role
 from ckpttool.protocols import Case, Needs, NotChecked
@@ -35,6 +35,7 @@ class ModelNotLoaded:
         if found is None:
             return
         reached = any(w.reached for w in found.weights if w.weights.role is Role.MODEL)
+        yield from self._of_nothing(case, found)
         for one in found.weights:
             where = place(one.weights.at) or one.weights.name
             if one.outcome is Outcome.UNKNOWN:
@@ -54,3 +55,20 @@ class ModelNotLoaded:
                     if needed
                     else "right if they are a copy that training does not need, such as the best weights so far",
                 )
+
+    def _of_nothing(self, case: Case, found: Arrival) -> Iterator[Finding]:
+        """A load that is not strict takes a state without a tensor, too."""
+        loads = [x for x in found.facts.loads if x.kind == "module" and not x.raised]
+        given = {x.target for x in loads if x.digests}
+        if any(w.role is Role.MODEL for w in case.checkpoint.weights):
+            return
+        for load in loads:
+            if load.missing_count and not load.digests and load.target not in given:
+                yield Finding(
+                    code=self.code,
+                    severity=Severity.SILENT,
+                    where=f"{load.frame.file}:{load.frame.line}" if load.frame is not None else load.cls,
+                    message=f"a state without a tensor was loaded, and {load.missing_count:,} of the model are missing",
+                    hint="load with strict=True, and resume from a checkpoint that holds the weights",
+                )
+                return

@@ -11,6 +11,7 @@ from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._against import RAISED
 from ckpttool.rules._alignment import Alignment, Kept, Shape, alignments, left_out
+from ckpttool.rules._arrangement import as_torch_numbers, moved
 from ckpttool.rules._optimizers import step_to
 from ckpttool.rules._places import count, place, place_of
 
@@ -25,8 +26,9 @@ _HINT = "take the weights from another checkpoint of the run, or from the one th
 class OwnOptimizer:
     """The weights are not those that the optimizer beside them keeps its state for.
 
-    What: the shapes of the states against those of the weights. Where one group lists the whole model in its order,
-    place by place; else how often each shape is there. A state of a shape that no weight has left is a weight that is
+    What: the shapes of the states against those of the weights. Where the groups list the whole model in its order,
+    place by place, also where all states moved up by one; else how often each shape is there, in the Trainer's groups
+    with and without weight decay by themselves. A state of a shape that no weight has left is a weight that is
     missing, or of another shape: certain where its trainer saves all that is trained (Accelerate, the Trainer), where
     it lies before weights in order, or where its module has a bias and no weight (or the other way round), else a
     warning. Weights of integers, and the few of a narrower type than their moments, were cast.
@@ -56,7 +58,8 @@ class OwnOptimizer:
     def _shapes(
         self, case: Case, optimizer: OptimizerState, pair: Alignment, cast: Counter[Shape]
     ) -> Iterator[Finding]:
-        differing = pair.differing if pair.ordered and pair.covers else []
+        numbered = as_torch_numbers(optimizer)  # else `optimizer.index-gap` says what becomes of it
+        differing = pair.differing if pair.ordered and pair.covers and numbered else []
         excess = pair.excess - cast
         if len(differing) == 1:
             yield self._misshaped(pair, pair.names[differing[0]], pair.kept[differing[0]])
@@ -67,6 +70,8 @@ class OwnOptimizer:
             yield self._misshaped(pair, next(n for n in pair.names if pair.shape(n) == there), _of_shape(pair, excess))
         elif excess:
             yield self._missing(case, pair, excess)
+        elif numbered and pair.covers and (how := moved(optimizer, case.checkpoint, pair)):
+            yield self._moved(optimizer, how)
 
     def _misshaped(self, pair: Alignment, name: str, kept: Kept) -> Finding:
         held, shape = pair.shape(name), kept.shape or ()
@@ -92,6 +97,16 @@ class OwnOptimizer:
             f"their order: the first step() raises RuntimeError, or loading raises {RAISED} where the weights are "
             "the ones that were exchanged",
             hint="exchange them again, or resume from a checkpoint that was not edited",
+        )
+
+    def _moved(self, optimizer: OptimizerState, how: str) -> Finding:
+        return Finding(
+            code=self.code,
+            severity=Severity.ERROR,
+            where=place(optimizer.at, "state"),
+            message=f"{how}, by the shapes of the weights in the groups' order: load_state_dict takes it, and the first "
+            "step() raises RuntimeError about sizes that must match",
+            hint="number the states as the groups list their parameters, or resume from a checkpoint that was not edited",
         )
 
     def _missing(self, case: Case, pair: Alignment, excess: Counter[Shape]) -> Finding:

@@ -1,12 +1,14 @@
 """States that belong to no parameter of a group, and numbers that skip."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.model import OptimizerState
+from ckpttool.model import Checkpoint, OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._alignment import Alignment, alignments, fits, shape_of
+from ckpttool.rules._alignment import Alignment, alignments, shape_of
+from ckpttool.rules._arrangement import as_torch_numbers, clashes, goes_with
 from ckpttool.rules._optimizers import figure, some, state_of, unseen, whole
 from ckpttool.rules._places import count, place
 from ckpttool.values import TensorRef, Value
@@ -19,6 +21,7 @@ _BY_POSITION = (
     "load_state_dict goes by position, and there the states have other shapes than the weights: the first step() "
     "raises RuntimeError"
 )
+_PLACE, _NUMBER = "position", "number"  # what the shapes of states go with
 _ADDRESS = 1 << 32  # torch 1.5 and older number parameters by their address in memory, and leave gaps rightly
 
 
@@ -54,11 +57,15 @@ class OptimizerIndexGap:
                 continue
             # A float that is whole is the same key as the integer.
             ids = [i for p in params if (i := _id(p)) is not None]
-            if len(ids) == len(params):
-                yield from self._orphans(optimizer, ids, pairs.get(id(optimizer)))
-                yield from self._numbers(optimizer, ids, pairs.get(id(optimizer)))
-            else:
+            if len(ids) != len(params):
                 yield self._no_ids(optimizer, len(params) - len(ids))
+                continue
+            seen = _Seen(case.checkpoint, optimizer, tuple(ids), pairs.get(id(optimizer)))
+            if len(set(ids)) < len(ids):
+                yield self._twice(seen)
+            else:
+                yield from self._orphans(seen)
+                yield from self._numbers(seen)
 
     def _said(self, severity: Severity, where: str, message: str, hint: str) -> Finding:
         return Finding(code=self.code, severity=severity, where=where, message=message, hint=hint)
@@ -71,7 +78,8 @@ class OptimizerIndexGap:
         hint = "give each parameter the number that its state has"
         return self._said(Severity.SILENT, place(optimizer.at, "param_groups"), message, hint)
 
-    def _orphans(self, optimizer: OptimizerState, ids: list[int | str], pair: Alignment | None) -> Iterator[Finding]:
+    def _orphans(self, seen: "_Seen") -> Iterator[Finding]:
+        optimizer, ids = seen.optimizer, seen.ids
         listed = set(ids)
         known = {key for param in ids for key in state_of(optimizer, param)} or set(optimizer.state_keys)
         orphans = [
@@ -88,54 +96,69 @@ class OptimizerIndexGap:
         if all(words) and all(isinstance(i, int) for i in ids):
             what += "; the groups list numbers, and text is no number"
         built = _built(optimizer, ids)
+        severity, then = Severity.SILENT, "load_state_dict keeps them where no parameter finds them, and says nothing"
         if built > len(ids):
             severity = Severity.ERROR
             then = f"the optimizer that wrote them had {built:,} parameters, the groups list {len(ids):,}: {_REFUSED}"
-        elif pair is not None and _told_by_shapes(optimizer, ids, pair) == "number":
+        elif seen.told == _NUMBER:
             severity, then = Severity.ERROR, _BY_POSITION
-        else:
-            severity = Severity.SILENT
-            then = "load_state_dict keeps them where no parameter finds them, and says nothing"
         hint = "give the states the ids that param_groups lists, in the order of the parameters"
         yield self._said(severity, place(optimizer.at, "state"), f"{what}; {then}", hint)
 
-    def _numbers(self, optimizer: OptimizerState, ids: list[int | str], pair: Alignment | None) -> Iterator[Finding]:
-        where = place(optimizer.at, "param_groups")
-        numbers = [i for i in ids if isinstance(i, int)]
-        twice = sorted({figure(i) for i in _repeated(ids)})
-        gaps = _gaps(numbers) if len(numbers) == len(ids) and not twice else []
-        if twice:
-            yield self._twice(optimizer, twice, pair)
-        elif gaps:
+    def _numbers(self, seen: "_Seen") -> Iterator[Finding]:
+        where = place(seen.optimizer.at, "param_groups")
+        numbers = [i for i in seen.ids if isinstance(i, int)]
+        if len(numbers) < len(seen.ids):
+            return
+        gaps = _gaps(numbers)
+        if gaps:
             message = (
-                f"ids run from {min(numbers)} to {max(numbers)} for {count(len(ids), 'parameter')}, without "
+                f"ids run from {min(numbers)} to {max(numbers)} for {count(len(numbers), 'parameter')}, without "
                 f"{some(gaps)}; load_state_dict goes by position, so a parameter that is still in the model takes the "
                 "state of the next one"
             )
             hint = "torch numbers without gaps: parameters were taken out of the groups after saving"
             yield self._said(Severity.WARNING, where, message, hint)
-        elif len(numbers) == len(ids) and numbers != sorted(numbers) and max(numbers) < len(numbers):
-            yield from self._order(optimizer, numbers, pair)
+        elif numbers != sorted(numbers) and max(numbers) < len(numbers):
+            yield from self._order(seen, numbers)
+        elif seen.surplus:
+            few = count(seen.surplus, "id")
+            message = (
+                f"the groups list {len(numbers):,} parameters, the model beside them has {len(numbers) - seen.surplus:,}"
+                f", and {few} {'has' if seen.surplus == 1 else 'have'} neither weight nor state: {_REFUSED}"
+            )
+            hint = "take the ids that no parameter had out of the groups"
+            yield self._said(Severity.ERROR, where, message, hint)
 
-    def _twice(self, optimizer: OptimizerState, twice: list[str], pair: Alignment | None) -> Finding:
+    def _twice(self, seen: "_Seen") -> Finding:
+        optimizer, ids = seen.optimizer, seen.ids
         where = place(optimizer.at, "param_groups")
+        twice = sorted({figure(i) for i in _repeated(ids)})
         what = f"{count(len(twice), 'id')} listed more than once: {some(twice)}"
         hint = "the groups were put together by hand: give each parameter an id of its own"
-        lists = [set(map(figure, (p for p in g.params if isinstance(p, int | str)))) for g in optimizer.groups]
-        if sum(map(len, lists)) > len(set().union(*lists)):
-            message = f"{what}, in more than one group, which no optimizer has: {_REFUSED}"
-            return self._said(Severity.ERROR, where, message, hint)
-        if pair is not None and len(pair.kept) > len(pair.names):  # a tied weight that its group lists twice
+        numbers = [i for i in ids if isinstance(i, int)]
+        addresses = len(numbers) == len(ids) and max(numbers) >= _ADDRESS
+        if as_torch_numbers(optimizer) or (addresses and not seen.across):
             message = f"{what}, as torch writes a parameter that its group was given twice; it loads rightly so"
             return self._said(Severity.NOTE, where, message, "give the optimizer each parameter once")
+        built = max(_built(optimizer, ids), max(numbers) + 1 if numbers and not addresses else 0)
+        if built != len(ids) if built else seen.across:
+            had = f"the optimizer that wrote them had {built:,} parameters, the groups list {len(ids):,}"
+            message = (
+                f"{what}; {had if built else 'an id is in more than one group, which no optimizer has'}: {_REFUSED}"
+            )
+            return self._said(Severity.ERROR, where, message, hint)
+        if seen.told == _NUMBER:
+            return self._said(Severity.ERROR, where, f"{what}; {_BY_POSITION}", hint)
         message = (
             f"{what}; load_state_dict gives the state to the last parameter of an id, and the others start with new "
             "moments"
         )
         return self._said(Severity.SILENT, where, message, hint)
 
-    def _order(self, optimizer: OptimizerState, ids: list[int], pair: Alignment | None) -> Iterator[Finding]:
+    def _order(self, seen: "_Seen", ids: list[int]) -> Iterator[Finding]:
         """Numbers that do not ascend, which torch's always do."""
+        optimizer = seen.optimizer
         groups = [[p for p in g.params if isinstance(p, int)] for g in optimizer.groups]
         runs = all(not g or g == list(range(g[0], g[0] + len(g))) for g in groups)
         before = [len(g) for g in sorted(groups, key=lambda g: g[:1])]
@@ -146,18 +169,54 @@ class OptimizerIndexGap:
             message = f"{what}: the groups were exchanged, and they are of other sizes: {_REFUSED}"
             yield self._said(Severity.ERROR, where, message, hint)
             return
-        told = _told_by_shapes(optimizer, ids, pair)
-        if told == "position":  # states and groups were put in another order together
+        if seen.told == _PLACE:  # states and groups were put in another order together
             return
-        if told == "number":
-            then = _BY_POSITION
-        else:
+        severity, then = Severity.ERROR, _BY_POSITION
+        if seen.told != _NUMBER:
+            severity = Severity.SILENT
             then = "load_state_dict goes by position and gives states to other parameters, and says nothing"
-        severity = Severity.ERROR if told == "number" else Severity.SILENT
         yield self._said(severity, where, f"{what}; {then}", hint)
 
 
-def _built(optimizer: OptimizerState, ids: list[int | str]) -> int:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """An optimizer whose parameters all have ids."""
+
+    checkpoint: Checkpoint
+    optimizer: OptimizerState
+    ids: tuple[int | str, ...]
+    pair: Alignment | None
+
+    @property
+    def told(self) -> str:
+        """Whether states go with the weights by position, or by number; empty where nothing tells them apart."""
+        last = {i: n for n, i in enumerate(self.ids)}  # of an id that is listed twice, that one gets the state
+        by_position = [shape_of(self.optimizer, i) if last[i] == n else None for n, i in enumerate(self.ids)]
+        if self.pair is not None:
+            by_number = [shape_of(self.optimizer, n) for n in range(len(self.ids))]
+            both = (by_position, by_number)
+            position, number = (goes_with(self.optimizer, self.checkpoint, self.pair, shapes) for shapes in both)
+            if position != number and None not in (position, number):
+                return _PLACE if position else _NUMBER
+        return _NUMBER if clashes(self.optimizer, self.ids) else ""
+
+    @property
+    def across(self) -> bool:
+        """Whether an id is in more than one group."""
+        groups = [{p for p in g.params if isinstance(p, int | str)} for g in self.optimizer.groups]
+        return sum(map(len, groups)) > len(set().union(*groups))
+
+    @property
+    def surplus(self) -> int:
+        """How many ids have neither a state nor a weight that could be theirs."""
+        if self.pair is None or self.pair.elsewhere:
+            return 0
+        more = len(self.ids) - len(self.pair.names) - len(self.pair.cast)
+        bare = sum(kept.moment is None for kept in self.pair.kept)
+        return max(0, more) if more <= bare else 0
+
+
+def _built(optimizer: OptimizerState, ids: Sequence[int | str]) -> int:
     """How many parameters the optimizer had that wrote the states, by the highest of their numbers; 0: not known."""
     numbers = [key for key in optimizer.state if isinstance(key, int)]
     known = numbers and all(isinstance(i, int) for i in ids) and max(numbers) < _ADDRESS
@@ -171,18 +230,7 @@ def _id(param: Value) -> int | str | None:
     return param if isinstance(param, int | str) else None
 
 
-def _told_by_shapes(optimizer: OptimizerState, ids: Sequence[int | str], pair: Alignment | None) -> str:
-    """Whether states go with the weights by position, or by number; empty where both or neither do."""
-    if pair is None or not pair.ordered:
-        return ""
-    by_position = fits([shape_of(optimizer, i) for i in ids], pair.held)
-    by_number = fits([shape_of(optimizer, n) for n in range(len(ids))], pair.held)
-    if by_position == by_number:
-        return ""
-    return "position" if by_position else "number"
-
-
-def _repeated(ids: list[int | str]) -> Iterator[int | str]:
+def _repeated(ids: Sequence[int | str]) -> Iterator[int | str]:
     seen: set[int | str] = set()
     for i in ids:
         if i in seen:

@@ -18,6 +18,7 @@ _MEANS = (("exp_avg", "exp_avg_sq"), ("exp_avg", "exp_inf"))
 _FADED = 60.0  # a mean of gradients that were zero ever since would be e^-60 of what it was, and float32 holds that
 _SQUARED = 1e-15  # the square of a larger gradient is no zero in float32 or bfloat16
 _WIDE = ("float32", "float64", "bfloat16")  # types with exponents for such squares
+_CORRECTING = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax")  # classes that divide by `1 - beta ** step`
 _HINT = "resume from a checkpoint whose moments are whole, or leave the optimizer out and expect it to start afresh"
 
 
@@ -37,7 +38,8 @@ class OptimizerMomentValue:
     What: negative numbers in what is made of squares or absolute values (`exp_avg_sq`, `square_avg`, `sum`,
     `exp_inf`, …); where `exp_avg` holds none then, the two were exchanged. `exp_avg` all zero beside squares that are
     not, after so few steps that it cannot have faded; squares all zero beside `exp_avg` that is not. Every moment zero
-    after more than one step. Both moments zero for some parameters is right: their gradients were.
+    after more than one step, or moments that are not at step 0. Both moments zero for some parameters is right: their
+    gradients were.
 
     Why: the root of a negative number is NaN, and so is each weight after the first step. Zero squares make updates a
     million times too large, zero means take the momentum away.
@@ -63,6 +65,7 @@ class OptimizerMomentValue:
             if torch_class(optimizer) is None or not params:
                 continue
             yield from self._negative(optimizer, params)
+            yield from self._not_begun(optimizer, params)
             if all(s.zero for p in params for s in p.scans.values()):
                 yield from self._all_zero(optimizer, params)
             else:
@@ -82,6 +85,22 @@ class OptimizerMomentValue:
             f"{key} of {first.label} holds numbers below zero{more}: it is made of squares or absolute values, and "
         )
         message += "the first step() makes NaN of them, or wrong updates"
+        yield self._said(optimizer, first, key, message, Severity.SILENT)
+
+    def _not_begun(self, optimizer: OptimizerState, params: list[_Param]) -> Iterator[Finding]:
+        """Moments that are there before the first step."""
+        made = torch_class(optimizer)
+        if made is None or made.name not in _CORRECTING:
+            return
+        found = [(p, key) for p in params if p.step == 0 for key, s in p.scans.items() if not s.zero]
+        if not found:
+            return
+        first, key = found[0]
+        few = count(len({id(p) for p, _ in found}), "parameter")
+        message = (
+            f"{key} of {first.label} holds numbers, and its step is 0 (so of {few}): the count was lost, and the bias "
+            "correction of a first step makes the next updates many times too large"
+        )
         yield self._said(optimizer, first, key, message, Severity.SILENT)
 
     def _all_zero(self, optimizer: OptimizerState, params: list[_Param]) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from ckpttool.arrival import Arrival, Outcome
 from ckpttool.arrival.optimizers import OptimizerArrival, short_class
+from ckpttool.arrival.reading import read_in_vain
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Role
 from ckpttool.protocols import Case, Needs, NotChecked
@@ -38,11 +39,11 @@ class OptimizerNotRestored:
         if found is None:
             return
         for one in found.optimizers:
-            yield from self._of(one)
+            yield from self._of(one, spare=_all_came(found))
         if not case.checkpoint.optimizers and found.facts.optimizers:
             yield from self._none(found)
 
-    def _of(self, one: OptimizerArrival) -> Iterator[Finding | NotChecked]:
+    def _of(self, one: OptimizerArrival, *, spare: bool) -> Iterator[Finding | NotChecked]:
         where = place(one.saved.at) or one.saved.name
         if one.outcome is Outcome.UNKNOWN:
             yield NotChecked(code=self.code, why=f"{where}: {one.why}")
@@ -60,12 +61,17 @@ class OptimizerNotRestored:
             message = f"{states}, which starts afresh"
         else:
             lost = len(one.changed) + len(one.absent)
-            examples = apart(one.changed) or f"{some(one.absent)} did not reach it"
+            astray = [f"the state of {was} is under {there}" for was, there in one.astray]
+            examples = some(astray) or apart(one.changed) or f"{some(one.absent)} did not reach it"
             message = f"{lost:,} of {count(one.entries, 'state')} are others in {name}: {examples}"
+        if one.live is None and spare:
+            said = "the script has no optimizer for it, and all that it has were restored"
+            yield Finding(code=self.code, severity=Severity.WARNING, where=where, message=said)
+            return
         yield Finding(code=self.code, severity=Severity.SILENT, where=where, message=message, hint=_HINT)
 
     def _none(self, found: Arrival) -> Iterator[Finding]:
-        asked = found.was_asked(Role.OPTIMIZER)
+        asked = found.was_asked(Role.OPTIMIZER) or read_in_vain(found.facts, Role.OPTIMIZER)
         names = some([short_class(o.cls) for o in found.facts.optimizers])
         if asked:
             severity, said = Severity.SILENT, f"the script asked for {some(asked)}, which is not there, and went on"
@@ -81,3 +87,9 @@ class OptimizerNotRestored:
             message=f"{said}: {names} starts afresh",
             hint="save optimizer.state_dict() with the rest",
         )
+
+
+def _all_came(found: Arrival) -> bool:
+    """Whether each optimizer of the script took a state of the checkpoint."""
+    took = {o.live.id for o in found.optimizers if o.live is not None and o.outcome is not Outcome.ABSENT}
+    return bool(took) and {o.id for o in found.facts.optimizers} <= took

@@ -40,11 +40,16 @@ class ProgressBatchSize:
             )
             yield Finding(
                 code=self.code,
-                severity=Severity.WARNING if inside else Severity.NOTE,
+                severity=self._severity(found) if inside else Severity.NOTE,
                 where=found.pace[0].change.name,
                 message=f"{said}{meaning}",
                 hint="finish the epoch with the old setting, or begin a new one" if inside else "",
             )
+
+    def _severity(self, found: Arrival) -> Severity:
+        """Batches of another size that are passed over by their number are other samples than those that were seen."""
+        resized = any(one.what == "batch size" for one in found.pace)
+        return Severity.SILENT if resized and any(ld.skipped for ld in found.steps.loaders) else Severity.WARNING
 
     def _inside(self, found: Arrival) -> bool:
         """Whether the run passes over batches of an epoch."""

@@ -109,7 +109,10 @@ class ProgressInconsistent:
             if paced.pace is not Pace.OTHER or not paced.own:
                 continue
             message = f"last_epoch is {paced.at:,}, {paced.of}"
-            severity = Severity.WARNING if case.checkpoint.layout == "lightning" else Severity.SILENT
+            stepped = (bounded(paced.scheduler.fields.get("_step_count")) or 0) > 1
+            lost = stepped and not paced.at  # it was stepped, and stands at its beginning
+            unsure = case.checkpoint.layout == "lightning" and not lost
+            severity = Severity.WARNING if unsure else Severity.SILENT
             hint = "resume from a checkpoint whose scheduler was saved with it"
             yield self._finding(severity, place(paced.scheduler.at, "last_epoch"), message, hint)
 

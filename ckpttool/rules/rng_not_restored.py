@@ -37,15 +37,15 @@ class RngNotRestored:
         lost = [r for r in found.rng if r.outcome in (Outcome.ABSENT, Outcome.CHANGED)]
         asked = found.was_asked(Role.RNG)
         if lost:
-            yield self._finding(place(lost[0].saved.at) or "rng", _said(lost))
+            yield self._finding(Severity.SILENT, place(lost[0].saved.at) or "rng", _said(lost))
         elif asked and not case.checkpoint.rng and not any(r.set_since for r in found.facts.rng):
             message = f"the script asked for {some(asked)}, which is not there, and went on"
-            yield self._finding(some(asked), message)
+            yield self._finding(Severity.WARNING, some(asked), message)
 
-    def _finding(self, where: str, message: str) -> Finding:
+    def _finding(self, severity: Severity, where: str, message: str) -> Finding:
         return Finding(
             code=self.code,
-            severity=Severity.SILENT,
+            severity=severity,
             where=where,
             message=f"minor: {message}; only the next random numbers and batches differ",
             hint="set them last, just before training goes on",

@@ -9,9 +9,9 @@ from ckpttool.model import Checkpoint, SchedulerState
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._bounded import bounded, whole
 from ckpttool.rules._counts import counts_of
-from ckpttool.rules._learning_rates import alike, last_rates, position, said
+from ckpttool.rules._learning_rates import alike, driven_by, follows, last_rates, position, rates_of, said
 from ckpttool.rules._places import place
-from ckpttool.rules._schedules import base_rates
+from ckpttool.rules._schedules import base_rates, schedule_of
 from ckpttool.rules._trained import siblings
 from ckpttool.rules._trainer_schedules import max_steps, warm_up
 
@@ -59,7 +59,7 @@ class SchedulerHorizon:
         where = place(scheduler.at, key)
         stands = f"{name} stands at step {step:,} of {key} {end:,}"
         if name == "OneCycleLR" and step >= end:
-            yield self._at_end(case, where, stands, more=more)
+            yield self._at_end(case, where, stands, more=more or _never(case, scheduler, step=step, end=end))
         elif name == "CosineAnnealingLR" and step > end:
             yield self._finding(Severity.NOTE, where, f"{stands}: the learning rate rises again, as in cycles")
         elif name == "PolynomialLR" and step >= end and more:
@@ -120,6 +120,21 @@ def _to_come(case: Case) -> str:
     """`max_steps is 20` where training goes on after this checkpoint; empty where nothing says so."""
     total, step = max_steps(case.checkpoint), counts_of(case).step
     return f"max_steps is {total:,}" if total is not None and step is not None and step < total else ""
+
+
+def _never(case: Case, scheduler: SchedulerState, *, step: float, end: float) -> str:
+    """Why a OneCycleLR cannot stand there: past its end it raises, and at its end the rate is the last."""
+    if step > end:
+        return "training never steps it so far"
+    driven = driven_by(case.checkpoint, scheduler)
+    schedule = schedule_of(scheduler.fields, [g.hyperparameters for g in driven[0].groups]) if driven else None
+    form, rates = schedule.at(step) if schedule else None, rates_of(driven[0]) if driven else ()
+    off = (
+        form is not None
+        and not follows(rates, form, base_rates(scheduler.fields))
+        and alike(rates, last_rates(scheduler))
+    )
+    return f"lr is {said(rates)}, which is not that of its end" if off else ""
 
 
 def _is_before(checkpoint: Checkpoint, step: int) -> bool:

@@ -9,16 +9,20 @@ from ckpttool.model import OptimizerState, SchedulerState
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._bounded import bounded
 from ckpttool.rules._learning_rates import alike, driven_by, follows, last_rates, neighbour, position, rates_of, said
+from ckpttool.rules._off_schedule import ANEW, OffSchedule, base_or_first
 from ckpttool.rules._places import count, place
 from ckpttool.rules._scheduler_loading import class_of
 from ckpttool.rules._schedules import Schedule, base_rates, schedule_of
 from ckpttool.rules._trained import siblings
 from ckpttool.rules._trainer_schedules import trainer_rates
+from ckpttool.rules._witnesses import sole
 
-_RANKED = ("deepspeed", "megatron")
 _HINT = "load the optimizer after the scheduler is made, or resume from a checkpoint where both agree"
-_FROM_BASE = ("LambdaLR", "CyclicLR")  # classes without a certain form that work each rate out from `base_lrs`
-_ANEW = ("CosineAnnealingWarmRestarts", "OneCycleLR")  # classes that work each rate out, whatever the rate was
+_FROM_BASE = (
+    "LambdaLR",
+    "CyclicLR",
+    "CosineAnnealingLR",
+)  # classes without a certain form that work each rate out from `base_lrs`
 _SAME = 1e-3  # relative; how alike two checkpoints of a run depart from their schedule
 
 
@@ -32,8 +36,9 @@ class SchedulerLrMismatch:
     later have no base rate, and are held against nothing.
 
     Why: most schedules multiply the rate that they find. One that was reset (the scheduler made after the optimizer
-    was loaded) stays wrong by the same factor for the rest of the run. A rate that was set by hand looks the same,
-    and is a warning where another checkpoint of the run departs from the schedule by the same factor.
+    was loaded) stays wrong by the same factor for the rest of the run. A rate that was set by hand looks the same, so
+    where rate and scheduler agree and the closed form alone does not, it is a warning; silent where a second witness
+    (`initial_lr`, the optimizer's steps, a counter) shows which field of the schedule is odd.
 
     Example: `optimizer.bin: param_groups[0].lr: lr is 0.001, the scheduler's _last_lr is 0.0001: StepLR stands at
     step 3`
@@ -74,79 +79,48 @@ class SchedulerLrMismatch:
         elif (
             schedule and form is not None and schedule.certain and step is not None and not follows(known, form, bases)
         ):
-            if _shares(case, scheduler, optimizer) or neighbour(schedule, step, known, bases):
+            if not sole(case, scheduler) or neighbour(schedule, step, known, bases):
                 return  # two schedules make one rate; one step off is `scheduler.off-by-one`
-            yield from self._off_form(case, scheduler, optimizer, schedule, form)
+            yield from self._off_form(case, scheduler, optimizer, schedule)
         else:
             yield from self._bases(case, scheduler, optimizer)
 
     def _off_form(
-        self,
-        case: Case,
-        scheduler: SchedulerState,
-        optimizer: OptimizerState,
-        schedule: Schedule,
-        form: Sequence[float],
+        self, case: Case, scheduler: SchedulerState, optimizer: OptimizerState, schedule: Schedule
     ) -> Iterator[Finding]:
         """Both agree, and not with the schedule: most classes go on from the rate, the others jump back."""
-        rates, bases, step = rates_of(optimizer), base_rates(scheduler.fields), position(scheduler) or 0
-        first = rates_of(optimizer, "initial_lr")[: len(bases)]
-        anew = schedule.name in _ANEW
-        if class_of(scheduler.fields, scheduler.candidates) != schedule.name or self._only_counts(
-            scheduler, schedule, rates
+        if class_of(scheduler.fields, scheduler.candidates) != schedule.name or self._at_inner(
+            scheduler, schedule, rates_of(optimizer)
         ):
             return
-        from_first = schedule_of({**scheduler.fields, "base_lrs": list(first)})
-        if not anew and from_first and follows(rates[: len(bases)], from_first.at(step) or (), first):
-            if schedule.name == "CosineAnnealingLR":
-                yield self._at_restart(scheduler, bases, first, step)
-            return  # the others never read `base_lrs`
-        ratio = next((rate / due for rate, due in zip(rates, form, strict=False) if due), math.inf)
-        known = any(math.isclose(ratio, other, rel_tol=_SAME) for other in _ratios(case))
-        goes_on = "the next step jumps back to the schedule" if anew else "the schedule goes on from that rate"
+        step = position(scheduler)
+        odd = OffSchedule(case, scheduler, optimizer, schedule).odd()
+        if odd is None:
+            return
+        severity = odd.severity
+        if (
+            odd.path is None
+            and schedule.name not in ANEW
+            and _in_others(case, rates_of(optimizer), schedule.at(step or 0))
+        ):
+            severity = Severity.WARNING
         yield Finding(
             code=self.code,
-            severity=Severity.WARNING if known else Severity.SILENT,
-            where=place(optimizer.at, "param_groups", 0, "lr"),
-            message=f"lr is {said(rates)}, {schedule.name} from {said(bases)} gives {said(form)} at step {step:,}: "
-            f"{goes_on}; a rate was reset or set by hand, or the schedule is another",
+            severity=severity,
+            where=place(scheduler.at, *odd.path) if odd.path else place(optimizer.at, "param_groups", 0, "lr"),
+            message=odd.message,
             hint=_HINT,
         )
 
-    def _at_restart(
-        self, scheduler: SchedulerState, bases: Sequence[float], first: Sequence[float], step: float
-    ) -> Finding:
-        """The cosine reads `base_lrs` only where it begins to rise again."""
-        cycles = step > (bounded(scheduler.fields.get("T_max")) or math.inf)
-        return Finding(
-            code=self.code,
-            severity=Severity.SILENT if cycles else Severity.WARNING,
-            where=place(scheduler.at, "base_lrs"),
-            message=f"base_lrs is {said(bases)}, and lr is that of a schedule from initial_lr {said(first)}: after "
-            "T_max it rises from base_lrs",
-            hint="resume from a checkpoint where both agree",
-        )
-
-    def _only_counts(self, scheduler: SchedulerState, schedule: Schedule, rates: Sequence[float]) -> bool:
-        """Whether only a position is odd that no later rate depends on, or that `scheduler.position` is about."""
-        inside = scheduler.fields.get("_schedulers")
-        if schedule.name == "SequentialLR" and isinstance(inside, list):
-            ends = [bounded(part.get("last_epoch")) for part in inside if isinstance(part, dict)]
-            milestones = scheduler.fields.get("_milestones")
-            starts = [0, *(bounded(m) for m in milestones)] if isinstance(milestones, list) else []
-            at = [s + e for s, e in zip(starts, ends, strict=False) if s is not None and e is not None and e >= 0]
-            return bool(at) and follows(rates, schedule.at(at[-1]) or (), base_rates(scheduler.fields))
-        bases, gamma = base_rates(scheduler.fields), bounded(scheduler.fields.get("gamma"))
-        if (
-            schedule.name != "ExponentialLR"
-            or gamma is None
-            or not 0 < gamma < 1
-            or not bases
-            or not rates[0] > 0 < bases[0]
-        ):
+    def _at_inner(self, scheduler: SchedulerState, schedule: Schedule, rates: Sequence[float]) -> bool:
+        """Whether the rate is that of the schedulers inside, so that their position is odd: `scheduler.position`."""
+        inside, milestones = scheduler.fields.get("_schedulers"), scheduler.fields.get("_milestones")
+        if schedule.name != "SequentialLR" or not isinstance(inside, list) or not isinstance(milestones, list):
             return False
-        step = math.log(rates[0] / bases[0]) / math.log(gamma)
-        return math.isclose(step, round(step), abs_tol=_SAME)
+        ends = [bounded(part.get("last_epoch")) for part in inside if isinstance(part, dict)]
+        starts = [0, *(bounded(m) for m in milestones)]
+        at = [s + e for s, e in zip(starts, ends, strict=False) if s is not None and e is not None and e >= 0]
+        return bool(at) and follows(rates, schedule.at(at[-1]) or (), base_rates(scheduler.fields))
 
     def _bases(self, case: Case, scheduler: SchedulerState, optimizer: OptimizerState) -> Iterator[Finding]:
         """`base_lrs` of a schedule by a function: the constructor took them from the groups' `initial_lr`."""
@@ -155,19 +129,19 @@ class SchedulerLrMismatch:
         odd = first and bases and len(first) == len(bases) and not alike(first, bases)
         if name == "CyclicLR" and scheduler.fields.get("cycle_momentum") is True:
             yield from self._momentums(scheduler, optimizer)
-        if (
-            name not in _FROM_BASE
-            or not odd
-            or alike(rates_of(optimizer), bases)
-            or _shares(case, scheduler, optimizer)
-        ):
+        rates = rates_of(optimizer)
+        if name not in _FROM_BASE or not odd or not sole(case, scheduler):
             return
+        which = base_or_first(case, scheduler, optimizer)
+        if alike(rates, bases) or which is Severity.NOTE:
+            return
+        open_ = "; one of both was set by hand or changed" if which is Severity.WARNING else ""
         yield Finding(
             code=self.code,
-            severity=Severity.SILENT,
+            severity=which,
             where=place(scheduler.at, "base_lrs"),
-            message=f"base_lrs is {said(bases)}, initial_lr of the groups {said(first)}: {name} works the next rate "
-            "out from base_lrs",
+            message=f"base_lrs is {said(bases)}, initial_lr of the groups {said(first)}: {name} works later "
+            f"rates out from base_lrs{open_}",
             hint="resume from a checkpoint where both agree",
         )
 
@@ -195,6 +169,8 @@ class SchedulerLrMismatch:
         if not optimizer.groups or len(last) == len(optimizer.groups):
             return None
         added = len(optimizer.groups) > len(last)
+        if not added and len(base_rates(scheduler.fields)) == len(last):
+            return self._groups_gone(scheduler, optimizer, len(last))
         return Finding(
             code=self.code,
             severity=Severity.NOTE if added else Severity.WARNING,
@@ -202,6 +178,17 @@ class SchedulerLrMismatch:
             message=f"the scheduler keeps the rates of {count(len(last), 'group')}, the optimizer has "
             f"{count(len(optimizer.groups), 'group')}" + (": groups were added since it stepped" if added else ""),
             hint="" if added else "resume from a checkpoint whose scheduler was saved with its optimizer",
+        )
+
+    def _groups_gone(self, scheduler: SchedulerState, optimizer: OptimizerState, groups: int) -> Finding:
+        """The scheduler's last step set the rates of more groups than there are, so its script makes as many."""
+        return Finding(
+            code=self.code,
+            severity=Severity.ERROR,
+            where=place(optimizer.at, "param_groups"),
+            message=f"there is {count(len(optimizer.groups), 'group')}, and the scheduler drove {groups:,} (base_lrs, "
+            f"_last_lr): in a script with {groups:,} load_state_dict raises ValueError (torch/optim/optimizer.py)",
+            hint="resume from a checkpoint whose scheduler was saved with its optimizer",
         )
 
     def _apart(self, scheduler: SchedulerState, optimizer: OptimizerState, form: Sequence[float] | None) -> Finding:
@@ -257,6 +244,12 @@ def _which_of_plateau(scheduler: SchedulerState, rate: float, shown: float) -> S
     return Severity.SILENT if math.isclose(times, round(times), rel_tol=_SAME) else Severity.WARNING
 
 
+def _in_others(case: Case, rates: Sequence[float], form: Sequence[float] | None) -> bool:
+    """Whether the run's other checkpoints depart from their schedules by the same factor."""
+    ratio = next((rate / due for rate, due in zip(rates, form or (), strict=False) if due), math.inf)
+    return any(math.isclose(ratio, other, rel_tol=_SAME) for other in _ratios(case))
+
+
 def _ratios(case: Case) -> Iterator[float]:
     """By how much the rates of the run's other checkpoints depart from their schedules."""
     for other in siblings(case):
@@ -265,15 +258,6 @@ def _ratios(case: Case) -> Iterator[float]:
             schedule = schedule_of(scheduler.fields, [g.hyperparameters for g in driven[0].groups]) if driven else None
             form = schedule.at(step) if schedule and step is not None else None
             yield from (rate / due for rate, due in zip(rates_of(driven[0])[:1], form or (), strict=False) if due)
-
-
-def _shares(case: Case, scheduler: SchedulerState, optimizer: OptimizerState) -> bool:
-    """Whether another scheduler drives the same optimizer; ranks repeat one and the same in files of their own."""
-    ranked = case.checkpoint.layout in _RANKED
-    others = (
-        s for s in case.checkpoint.schedulers if s is not scheduler and not (ranked and s.at.path == scheduler.at.path)
-    )
-    return any(optimizer in driven_by(case.checkpoint, other) for other in others)
 
 
 def _driven_by_another(case: Case, scheduler: SchedulerState, optimizer: OptimizerState) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.model import Checkpoint, OptimizerState
+from ckpttool.model import At, Checkpoint, OptimizerState
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._learning_rates import alike, rates_of, said
 from ckpttool.rules._places import place
@@ -15,13 +15,18 @@ from ckpttool.rules._trained import siblings
 _NUMBERED = re.compile(r"scheduler(?:_(\d{1,9}))?\.bin")  # Accelerate's
 _FROM_EPOCH = ("timm",)  # trainers that set the schedule by the epoch, and save none
 _OWN = ("fairseq", "megatron")  # where another key is the schedule
+_FILE = "torch/optim/lr_scheduler.py"
+_RAISING = ("LambdaLR", "MultiplicativeLR", "CyclicLR", "SequentialLR", "ChainedScheduler")  # over an empty state
+_LEFT = {"swa_lr": "SWALR", "max_lr": "OneCycleLR"}  # in the groups
+_OF_SCHEDULERS = frozenset(("initial_lr", "swa_lr", "max_lr"))  # that only a scheduler puts into a group
+_FUNCTIONS = ("linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup")
 
 
 class SchedulerMissing:
     """The optimizer's groups were driven by a scheduler, and no scheduler state is here.
 
     What: param groups hold `initial_lr`, which only a scheduler puts there, or the Trainer's `scheduler.pt` is not
-    beside its `optimizer.pt`, or one of Accelerate's numbered files is gone.
+    beside its `optimizer.pt`, or one of Accelerate's numbered files is gone, or the state is there and empty.
 
     Why: the schedule starts over. The learning rate warms up again, or jumps back to its peak, and nothing says so.
 
@@ -45,8 +50,10 @@ class SchedulerMissing:
         if checkpoint.layout == "hf-trainer":
             if all(part.name != "scheduler.pt" for part in checkpoint.files):  # else it holds something else
                 yield from self._trainer(case)
+            else:
+                yield from self._emptied(case)
         elif checkpoint.layout != "accelerate" or not self._absent(case):
-            yield from self._driven(case)
+            yield from list(self._emptied(case)) or self._driven(case)
 
     def _trainer(self, case: Case) -> Iterator[Finding]:
         optimizers = case.checkpoint.optimizers
@@ -84,6 +91,28 @@ class SchedulerMissing:
             absent.append((_file(lost[0]), f"{full.path} has one"))
         return absent
 
+    def _emptied(self, case: Case) -> Iterator[Finding]:
+        """A state without anything in it, of a scheduler that drove the optimizer."""
+        optimizer = next((o for o in case.checkpoint.optimizers if _keys(o) & _OF_SCHEDULERS), None)
+        at = _empty(case.checkpoint)
+        if optimizer is None or at is None:
+            return
+        cls, raises = _class_of(case, optimizer), f"load_state_dict raises KeyError ({_FILE})"
+        if cls in _RAISING:
+            severity, then = Severity.ERROR, f"{cls}.{raises}"
+        elif cls:
+            severity, then = Severity.SILENT, f"{cls}.load_state_dict takes it silently and the schedule starts over"
+        else:
+            severity = Severity.SILENT
+            then = f"load_state_dict takes it silently and the schedule starts over; of {', '.join(_RAISING)} {raises}"
+        yield Finding(
+            code=self.code,
+            severity=severity,
+            where=place(at),
+            message=f"the state is empty, and a scheduler drove the optimizer ({_moved(optimizer)}): {then}",
+            hint=fall_back(case, "save scheduler.state_dict()"),
+        )
+
     def _driven(self, case: Case) -> Iterator[Finding]:
         """Groups with `initial_lr` and nothing that moved it: the script may derive the schedule from its counter."""
         # Accelerate writes a file for a scheduler that it prepared, and none for one that the script keeps to itself.
@@ -102,6 +131,32 @@ class SchedulerMissing:
                 f"unless the script works it out from its counters, the schedule starts over{prepared}",
                 hint="save scheduler.state_dict() too; before resuming, step the schedule to where training stopped",
             )
+
+
+def _keys(optimizer: OptimizerState) -> set[str]:
+    return {str(key) for group in optimizer.groups for key in group.hyperparameters}
+
+
+def _empty(checkpoint: Checkpoint) -> At | None:
+    """Where a state of nothing is: under the key of a scheduler, or a whole file of one."""
+    for name, contents in checkpoint.contents.items():
+        root = contents.root
+        if "sched" in name.rsplit("/", 1)[-1] and isinstance(root, dict | list) and not root:
+            return At(name, ())
+        for key, value in root.items() if isinstance(root, dict) else ():
+            if isinstance(key, str) and "sched" in key.lower() and isinstance(value, dict | list) and not value:
+                return At(name, (key,))
+    return None
+
+
+def _class_of(case: Case, optimizer: OptimizerState) -> str:
+    """The scheduler by what it left in the groups, by the run's other checkpoints, or by the Trainer's arguments."""
+    left = next((name for key, name in _LEFT.items() if key in _keys(optimizer)), "")
+    others = {c.candidates[0] for s in siblings(case) for c in s.schedulers if c.candidates}
+    kind = case.checkpoint.config.get("lr_scheduler_type")
+    if left or len(others) == 1:
+        return left or min(others)
+    return "LambdaLR" if case.checkpoint.layout == "hf-trainer" and kind in _FUNCTIONS else ""
 
 
 def _moved(optimizer: OptimizerState) -> str:

@@ -9,13 +9,12 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.model import SchedulerState
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._bounded import bounded, whole
-from ckpttool.rules._counts import counts_of, partner
-from ckpttool.rules._learning_rates import driven_by, follows, rates_of
+from ckpttool.rules._counts import accumulated, counts_of, partner
 from ckpttool.rules._next_steps import NextSteps
 from ckpttool.rules._pace import Pace, paces
 from ckpttool.rules._places import place
 from ckpttool.rules._scheduler_fields import shown
-from ckpttool.rules._schedules import base_rates, schedule_of
+from ckpttool.rules._witnesses import calls_of, rate_says, sole, steps_said
 from ckpttool.values import Value
 
 _HINT = "resume from another checkpoint, or make the schedule anew and step it to where training stopped"
@@ -26,6 +25,7 @@ _ANEW = {
     "ReduceLROnPlateau": ("best", "num_bad_epochs", "cooldown_counter"),
 }
 _OWN = ("hf-trainer", "deepspeed", "accelerate", "lightning")  # whose pace other rules tell of
+_UNSTORED = ("LambdaLR", "SWALR")  # classes whose rate does not tell where they stand
 _MOST_CYCLES = 64
 
 
@@ -53,16 +53,19 @@ class SchedulerPosition:
         """One finding for each scheduler at the most."""
         for scheduler in case.checkpoint.schedulers:
             steps = NextSteps.of(case.checkpoint, scheduler)
-            said = next(_wrong(case, scheduler, steps), None) if steps.name else None
+            if not steps.name or steps.first.raised:
+                continue  # which other rules tell of
+            said = next(_wrong(case, scheduler, steps), None)
             if said is not None:
-                path, message = said
-                yield Finding(
-                    code=self.code,
-                    severity=Severity.SILENT,
-                    where=place(scheduler.at, *path),
-                    message=message,
-                    hint=_HINT,
-                )
+                yield self._finding(scheduler, Severity.SILENT, *said)
+            elif (elsewhere := _elsewhere(case, scheduler, steps)) is not None:
+                yield self._finding(scheduler, elsewhere[0], ("last_epoch",), elsewhere[1])
+
+    def _finding(
+        self, scheduler: SchedulerState, severity: Severity, path: tuple[str | int, ...], message: str
+    ) -> Finding:
+        where = place(scheduler.at, *path)
+        return Finding(code=self.code, severity=severity, where=where, message=message, hint=_HINT)
 
 
 def _wrong(case: Case, scheduler: SchedulerState, steps: NextSteps) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -199,7 +202,9 @@ def _counted(case: Case, scheduler: SchedulerState, steps: NextSteps) -> Iterato
         if at is None or calls is None or at == calls - 1 or _GOES_BY.get(steps.name) == "":
             continue
         epoch = None if counts.epoch is None else math.floor(counts.epoch)
-        near = {} if epoch is None else {epoch: "the epoch", epoch + 1: "the epoch"}
+        near = {} if epoch is None else {epoch: "the epoch"}
+        if epoch is not None and epoch != calls - 1:
+            near[epoch + 1] = "the epoch"  # which some name after the first epoch, and some after the last
         plain = {n: c.key for c in case.checkpoint.counters if c.name in ("global_step", "step")
                  and (n := whole(c.value)) is not None}  # fmt: skip
         witnesses = {**near, **plain, **({taken: "the optimizer's steps"} if taken is not None else {})}
@@ -214,7 +219,7 @@ def _counted(case: Case, scheduler: SchedulerState, steps: NextSteps) -> Iterato
                 said = f"_step_count is {calls:,}; last_epoch and {witnesses[at]} say {at + 1:,}"
                 yield (*path, "_step_count"), f"{said}: SWALR goes on by its calls"
             continue
-        if calls < 1 or calls - 1 not in witnesses or at in witnesses or _on_form(case, scheduler, at):
+        if calls < 1 or calls - 1 not in witnesses or at in witnesses or rate_says(case, scheduler, at, calls - 1):
             continue
         key = (*path, "last_epoch")
         if steps.name == "LambdaLR" or steps.ahead != steps.with_(key, calls - 1).ahead:
@@ -222,12 +227,24 @@ def _counted(case: Case, scheduler: SchedulerState, steps: NextSteps) -> Iterato
             yield key, f"{said}: the schedule goes on from step {at:,}"
 
 
-def _on_form(case: Case, scheduler: SchedulerState, at: int) -> bool:
-    """Whether the learning rate is what the schedule gives at the position, so that it is right."""
-    driven = driven_by(case.checkpoint, scheduler)
-    if not driven or at < 1:
-        return False
-    schedule = schedule_of(scheduler.fields, [g.hyperparameters for g in driven[0].groups])
-    form, bases = schedule.at(at) if schedule else None, base_rates(scheduler.fields)
-    before = schedule.at(at - 1) if schedule else None
-    return form is not None and form != before and follows(rates_of(driven[0]), form, bases)
+def _elsewhere(case: Case, scheduler: SchedulerState, steps: NextSteps) -> tuple[Severity, str] | None:
+    """A schedule whose function is not stored, far ahead of the optimizer; its own counters agree with one another.
+
+    Silent where a counter of the script agrees with the optimizer, and no accumulation of gradients explains it.
+    """
+    at, taken, fields = whole(steps.fields.get("last_epoch")), partner(case, scheduler), steps.fields
+    if steps.name not in _UNSTORED or case.checkpoint.layout in _OWN or at is None or not taken:
+        return None
+    if at <= taken + 1 or calls_of(fields) != at or counts_of(case).scaled or not sole(case, scheduler):
+        return None
+    counted = steps_said(case, scheduler, with_optimizer=False)
+    batches = accumulated(at, taken)
+    if at in counted or (batches and taken not in counted):
+        return None  # it counts batches: `scheduler.unit`
+    words = " and ".join(filter(None, ("the optimizer's steps", counted.get(taken, ""))))
+    severity = Severity.SILENT if taken in counted and not batches else Severity.WARNING
+    why = f"the schedule goes on from step {at:,}, unless it is stepped more often" if batches else (
+        f"the schedule goes on from step {at:,}" + ("" if taken in counted else ", unless the optimizer was made anew")
+    )  # fmt: skip
+    verb = "say" if taken in counted else "are"
+    return severity, f"last_epoch is {at:,}; {words} {verb} {taken:,}: {why}"

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.arrival import stands
+from ckpttool.blocks import SourceLine
+from ckpttool.facts import RaisedFact, ScriptFacts
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._relevance import concerns
 
+_LINES = 3  # of what it printed last
 _MOST = 300  # characters of a message
 
 
@@ -27,21 +30,41 @@ class ScriptNotReached:
     needs: ClassVar[Needs] = Needs.FACTS
 
     def check(self, case: Case) -> Iterator[NotChecked]:
-        """Why there is no verdict, and what was not watched."""
+        """Why there is no verdict; else what was not watched on the way to one."""
         facts = case.facts
-        if facts is None:
+        if facts is None or concerns(facts, case.checkpoint.path):
             return
-        for why in facts.unwatched:
-            yield NotChecked(code=self.code, why=why)
-        if stands(facts) or concerns(facts, case.checkpoint.path):
-            return
-        if facts.raised is not None:
-            text = " ".join(f"{facts.raised.type}: {facts.raised.message}".split())
-            yield NotChecked(code=self.code, why=f"the script raises {text[:_MOST]}, which is not of the checkpoint")
-        elif facts.stopped in ("timed out", "killed", ""):
-            yield NotChecked(code=self.code, why=f"the script was {facts.stopped or 'not run'} before it trains")
-        elif not facts.opened:
-            said = (
-                f"the script {facts.stopped} with {facts.exit_code or 0}, and neither trains nor opens the checkpoint"
-            )
-            yield NotChecked(code=self.code, why=said)
+        why = "" if stands(facts) else _why(facts)
+        for one in [why] if why else facts.unwatched:  # what was not watched either explains nothing more
+            yield NotChecked(code=self.code, why=one)
+
+
+def _why(facts: ScriptFacts) -> str:
+    """What kept it from its training; empty where it ended well after it opened the checkpoint."""
+    if facts.hindered:
+        return facts.hindered
+    if facts.raised is not None:
+        text = " ".join(f"{facts.raised.type}: {facts.raised.message}".split())[:_MOST]
+        return f"the script raises {text.rstrip('.')}{_at(facts.raised)}, which is not of the checkpoint"
+    if facts.stopped == "timed out":
+        return f"the script does not come to its training within {facts.seconds:.0f} s"
+    if facts.stopped in ("killed", ""):
+        return f"the script was {facts.stopped or 'not run'} before it trains"
+    if not facts.opened:
+        how = f"exits with {facts.exit_code}" if facts.exit_code else "ends"
+        return f"the script {how}, and neither trains nor opens the checkpoint"
+    if facts.exit_code:
+        why = f"the script exits with {facts.exit_code} after it opened the checkpoint, and before it trains"
+        return why + _last_words(facts.printed)
+    return ""
+
+
+def _at(raised: RaisedFact) -> str:
+    """The innermost line of the user's own program."""
+    own = [f for f in raised.frames if not f.library]
+    return f" at {SourceLine(own[-1].file, own[-1].line)}" if own else ""
+
+
+def _last_words(printed: str) -> str:
+    lines = [" ".join(line.split()) for line in printed.splitlines() if line.strip()]
+    return f": {' / '.join(lines[-_LINES:])[:_MOST]}" if lines else ""

@@ -28,7 +28,7 @@ class NothingLeft:
         facts = case.facts
         if facts is None or facts.stopped not in ("ended", "exited") or not facts.opened:
             return
-        if concerns(facts, case.checkpoint.path):
+        if facts.exit_code not in (0, None) or facts.hindered or concerns(facts, case.checkpoint.path):
             return
         yield Finding(
             code=self.code,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ckpttool.blocks import Finding, Severity
+from ckpttool.blocks import Finding, Severity, SourceLine
 from ckpttool.facts import FrameFact, RaisedFact
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._exceptions import cause_of
@@ -40,6 +40,7 @@ class ScriptRaises:
             yield Finding(code=self.code, severity=Severity.ERROR, message=message, hint=_last_line(facts.printed))
             return
         raised = facts.raised
+        line = _line(raised)
         text = f"{raised.type}: {raised.message}"
         libraries = " ".join(f.file for f in raised.frames)
         cause = cause_of(text, facts, during=f"{raised.during} {libraries if 'lightning' in libraries else ''}".strip())
@@ -47,16 +48,17 @@ class ScriptRaises:
         yield Finding(
             code=self.code,
             severity=Severity.ERROR,
-            where=_place(raised),
+            where=str(line) if line else "",
             message=f"{_cut(text).rstrip('.')}: {cause.says}{more}",
             hint=cause.hint,
+            line=line,
         )
 
 
-def _place(raised: RaisedFact) -> str:
+def _line(raised: RaisedFact) -> SourceLine | None:
     """The innermost line of the user's own program."""
     own: list[FrameFact] = [f for f in raised.frames if not f.library] or list(raised.frames)
-    return f"{own[-1].file}:{own[-1].line}" if own else ""
+    return SourceLine(own[-1].file, own[-1].line) if own else None
 
 
 def _cut(text: str) -> str:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ckpttool.arrival import Arrival
 from ckpttool.arrival.reading import role_of
-from ckpttool.blocks import Finding, Severity
+from ckpttool.blocks import Finding, Severity, SourceLine
 from ckpttool.model import Role
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._arrived import arrived
@@ -37,13 +37,14 @@ class SavesNotLoads:
                 kind = _LOADED.get(role_of(key) or Role.OTHER)
                 if kind and key not in said and found is not None and not _is_loaded(found, kind):
                     said.add(key)
-                    where = f"{save.frame.file}:{save.frame.line}" if save.frame else save.path
+                    line = SourceLine(save.frame.file, save.frame.line) if save.frame else None
                     yield Finding(
                         code=self.code,
                         severity=Severity.WARNING,
-                        where=where,
+                        where=str(line) if line else save.path,
                         message=f"the script saves {key}, and never loads it",
                         hint="load it where the rest is loaded",
+                        line=line,
                     )
 
 

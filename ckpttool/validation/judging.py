@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Role
 from ckpttool.protocols import Case, Needs, NotChecked, Rule
-from ckpttool.rules import HALVES, held_against_script, stands
+from ckpttool.rules import held_against_script, stands
+from ckpttool.validation.beside import beside_script
 
 _STATES = frozenset({Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.RNG, Role.DATA, Role.PROGRESS})
+_TWO = "it holds two checkpoints against each other: --against OTHER, without a script"
+_SEEN = {"rng.missing": "rng.not-restored"}  # what the first lets expect, the second has seen: one of them is said
 _UNMET = {
     Needs.VALUES: "the values were not read: --values",
     Needs.OTHER: "there is no second checkpoint to hold it against: --against OTHER",
@@ -49,7 +52,7 @@ def judge(
     Raises:
         CkptError: from reading values.
     """
-    findings = [*found] if case.facts is None else [held_against_script(f) for f in found]
+    findings = [*found] if case.facts is None else [held_against_script(f, case.facts) for f in found]
     passed_over = [*unchecked]
     for rule in rules:
         for said in _said(case, rule):
@@ -57,33 +60,25 @@ def judge(
                 passed_over.append(said)
             else:
                 findings.append(said)
-    ordered = tuple(sorted(dict.fromkeys(findings), key=lambda f: f.severity.rank))
+    codes = {f.code for f in findings}
+    once = dict.fromkeys(f for f in findings if _SEEN.get(f.code) not in codes)
+    ordered = tuple(sorted(once, key=lambda f: f.severity.rank))
     return Judgement(verdict=_verdict(case, ordered), findings=ordered, not_checked=tuple(dict.fromkeys(passed_over)))
 
 
 def _said(case: Case, rule: Rule) -> Iterator[Finding | NotChecked]:
-    """What a rule says of a checkpoint, and what it says of the script that was asked.
-
-    Beside a script, what only predicts a resume from the files is no more than a warning.
-    """
-    half = HALVES.get(rule.code) if case.facts is not None else None
-    told = [*half(case, rule.code)] if half is not None else []
-    yield from told
     unmet = _unmet(case, rule.needs)
-    if unmet and half is None:
+    if case.facts is not None:
+        yield from beside_script(case, case.facts, rule, unmet)
+    elif unmet:
         yield NotChecked(code=rule.code, why=unmet)
-    if unmet or told:  # what was seen needs no prediction
-        return
-    predicts = case.facts is not None and Needs.FACTS not in rule.needs
-    looked = half is not None and case.facts is not None and stands(case.facts)
-    for said in rule.check(case):
-        if looked and isinstance(said, NotChecked):  # the files alone do not tell, and the script did
-            continue
-        yield held_against_script(said) if predicts and isinstance(said, Finding) else said
+    else:
+        yield from rule.check(case)
 
 
 def _unmet(case: Case, needs: Needs) -> str:
     """Why a rule cannot look; empty where it can."""
+    told = _UNMET if case.facts is None else {**_UNMET, Needs.OTHER: _TWO}
     held = {
         Needs.VALUES: case.values,
         Needs.OTHER: case.other,
@@ -91,7 +86,7 @@ def _unmet(case: Case, needs: Needs) -> str:
         Needs.FACTS: case.facts,
         Needs.INSTALLED: case.installed,
     }
-    return next((_UNMET[need] for need in needs if held[need] is None), "")
+    return next((told[need] for need in needs if held[need] is None), "")
 
 
 def _verdict(case: Case, findings: Iterable[Finding]) -> Verdict:

@@ -106,7 +106,7 @@ def rng_facts(*, restored):
 
 
 def counters(**values):
-    return tuple(CounterFact(name=n, value=v, where="train.py:9 main") for n, v in values.items())
+    return tuple(CounterFact(name=n, value=v, where="train.py:9 main", own=True) for n, v in values.items())
 
 
 def arguments(where="args of main", **values):

@@ -73,3 +73,60 @@ def test_a_checkpoint_that_is_never_opened(ckpt):
     result = ckpt("validate", "ck.pt", "--script", "train.py", "--", "--fresh")
     assert result.code == 1
     assert "the script never opens the checkpoint, and trains from scratch" in result.out
+
+
+@pytest.mark.usefixtures("place")
+def test_a_checkpoint_that_is_not_there(ckpt):
+    """The script is run all the same: whether it raises then is what there is to know."""
+    result = ckpt("validate", "gone.pt", "--json", "--script", "train.py", "--", "{checkpoint}")
+    document = json.loads(result.out)
+    assert (result.code, document["verdict"]) == (1, "raises")
+    assert "FileNotFoundError" in document["findings"][0]["message"]
+
+
+SWALLOWING = SCRIPT.replace(
+    """    saved = torch.load(sys.argv[1])
+""",
+    """    try:
+        saved = torch.load(sys.argv[1])
+    except Exception:
+        print("starting from scratch")
+        saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+""",
+)
+
+
+def test_a_load_whose_exception_is_swallowed(ckpt, place):
+    """A file cut short, of which the script says one line and trains from scratch."""
+    (place / "train.py").write_text(SWALLOWING)
+    whole = (place / "ck.pt").read_bytes()
+    assert ckpt("validate", "ck.pt", "--script", "train.py", "--", "{checkpoint}").code == 0
+    (place / "ck.pt").write_bytes(whole[: len(whole) // 2])
+    document = json.loads(ckpt("validate", "ck.pt", "--json", "--script", "train.py", "--", "{checkpoint}").out)
+    assert document["verdict"] == "silently-wrong"
+    assert "script.swallows" in [f["code"] for f in document["findings"] if f["severity"] == "silent"]
+
+
+def test_a_load_that_succeeds_at_the_second_try(ckpt, place):
+    """`weights_only=True` first, then without: the first exception is nothing."""
+    trying = SCRIPT.replace(
+        "    saved = torch.load(sys.argv[1])\n",
+        "    try:\n        saved = torch.load(sys.argv[1], weights_only=True)\n"
+        "    except Exception:\n        saved = torch.load(sys.argv[1], weights_only=False)\n",
+    )
+    (place / "train.py").write_text(trying)
+    saved = torch.load(place / "ck.pt")
+    torch.save(saved | {"when": __import__("datetime").datetime(2026, 1, 1)}, place / "ck.pt")
+    document = json.loads(ckpt("validate", "ck.pt", "--json", "--script", "train.py", "--", "{checkpoint}").out)
+    assert document["verdict"] == "resumable"
+    assert "script.swallows" not in [f["code"] for f in document["findings"]]
+
+
+def test_an_empty_state_that_is_loaded_without_strict(ckpt, place):
+    """A load that is not strict takes a state without a tensor, and says nothing."""
+    loose = SCRIPT.replace('load_state_dict(saved["model"])', 'load_state_dict(saved["model"], strict=False)')
+    (place / "train.py").write_text(loose)
+    torch.save(torch.load(place / "ck.pt") | {"model": {}}, place / "ck.pt")
+    document = json.loads(ckpt("validate", "ck.pt", "--json", "--script", "train.py", "--", "{checkpoint}").out)
+    assert document["verdict"] == "silently-wrong"
+    assert "model.not-loaded" in [f["code"] for f in document["findings"] if f["severity"] == "silent"]

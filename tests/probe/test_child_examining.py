@@ -208,7 +208,7 @@ def test_settings():
     assert facts["args of main"] == {"seed": 1}
     assert facts["parsed of train.py"] == {"batch": 8, "out": None}
     assert facts["constants of train.py"]["LR"] == 0.1
-    assert facts["config of Linear"] == {"n_head": 4}
+    assert facts["config of model Linear"] == {"n_head": 4}
 
 
 class Average:

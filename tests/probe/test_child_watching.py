@@ -555,7 +555,14 @@ TRAINERS = [
         (1, 3, 1),
         "Trainer._save_checkpoint",
     ),
-    Seen(LIGHTNING, "out/x.ckpt", "lightning", {"Net", "Adam", "StepLR"}, (1, 0, 0), "Trainer.save_checkpoint"),
+    Seen(
+        LIGHTNING,
+        "out/x.ckpt",
+        "lightning",
+        {"Net", "Adam", "StepLR", "ModelCheckpoint"},
+        (1, 0, 0),
+        "Trainer.save_checkpoint",
+    ),
 ]
 
 

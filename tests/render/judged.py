@@ -1,8 +1,17 @@
 """Documents of judgements, as `validate` makes them."""
 
 
-def finding(code, severity, message="it is odd", where="scaler.pt", hint="look again"):
-    return {"code": code, "severity": severity, "where": where, "message": message, "hint": hint}
+SAID = {
+    "resumable": "resumable, as far as was checked",
+    "raises": "the resume raises",
+    "silently-wrong": "the resume goes on silently wrong",
+    "not-judged": "not judged: nothing in it is resumed, it holds weights alone",
+}
+
+
+def finding(code, severity, message="it is odd", where="scaler.pt", hint="look again", file=None, line=None):
+    told = {"code": code, "severity": severity, "where": where, "message": message, "hint": hint}
+    return {**told, "file": file, "line": line}
 
 
 def document(*findings, verdict="resumable", **more):
@@ -12,6 +21,7 @@ def document(*findings, verdict="resumable", **more):
         "path": "runs/a b/checkpoint-4",
         "fail_on": "silent",
         "verdict": verdict,
+        "said": SAID[verdict],
         "findings": [*findings],
         "not_checked": [{"code": "rng.missing", "why": "it is not part of a run folder"}],
         "rules": [

@@ -78,3 +78,20 @@ def test_findings_of_the_folder_of_a_run():
         "::notice file=runs,title=run.beside",
     ]
     assert len(lines(told)) == 4
+
+
+def test_a_line_of_a_script():
+    """A finding that is about a line of a script stands there; the verdict stands at the checkpoint."""
+    first, last = lines(document(finding("script.raises", "error", file="src/train.py", line=64), verdict="raises"))
+    assert first.startswith("::error file=src/train.py,line=64,title=script.raises::scaler.pt: it is odd")
+    assert last.startswith("::notice file=runs/a b/checkpoint-4,title=ckpt validate::")
+
+
+def test_why_a_script_gives_no_verdict():
+    """The reason is in the line of the verdict, which fails the step."""
+    why = [{"code": "script.not-reached", "why": "it asks for data"}]
+    (last,) = lines(document(verdict="not-judged", said="not judged", not_checked=why))
+    assert last == (
+        "::error file=runs/a b/checkpoint-4,title=ckpt validate::"
+        "runs/a b/checkpoint-4: not judged: it asks for data\n".rstrip()
+    )

@@ -314,6 +314,7 @@ VALUES = {
     "no means": (OptimizerMomentValue(), all_of("exp_avg", torch.zeros_like)),
     "no squares": (OptimizerMomentValue(), first("exp_avg_sq", torch.zeros_like)),
     "no moments": (OptimizerMomentValue(), both_zero),
+    "moments before the first step": (OptimizerMomentValue(), all_of("step", torch.zeros_like)),
     "a weight of zeros": (Zero(), put("emb.weight", torch.zeros_like)),
     "a model of zeros": (Zero(), replaced(lambda m: {k: torch.zeros_like(v) for k, v in m.items()})),
     "a variance below zero": (Zero(), put("bn.running_var", lambda t: -t - 1)),

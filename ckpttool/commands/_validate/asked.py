@@ -2,10 +2,9 @@
 
 import math
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckpttool.errors import PathNotFound, UsageError
+from ckpttool.errors import UsageError
 from ckpttool.probe.question import Question
 
 if TYPE_CHECKING:
@@ -73,11 +72,9 @@ def _time(value: float | str) -> float:
 def pending(question: Question, stack: ExitStack) -> "Pending":
     """Start the script; it ends with the stack.
 
-    Raises:
-        PathNotFound: there is no such checkpoint, so nothing of the user's needs to be run.
+    A checkpoint that is not there is no reason not to: whether the script raises then or trains from scratch is what
+    there is to know.
     """
-    if not question.checkpoint or not Path(question.checkpoint).exists():
-        raise PathNotFound("there is no such file or folder", where=question.checkpoint, hint="check the path")
     from ckpttool.probe.pending import Pending  # it brings processes and threads
 
     return stack.enter_context(Pending(question))

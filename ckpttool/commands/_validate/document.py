@@ -6,6 +6,7 @@ from typing import Any
 from ckpttool.blocks import Finding
 from ckpttool.commands._validate.judged import Judged
 from ckpttool.commands._validate.pages import page_of
+from ckpttool.commands._validate.said import said
 from ckpttool.commands._validate.script import script_document
 from ckpttool.commands._validate.validated import Validated
 from ckpttool.rules import CounterRow
@@ -35,6 +36,7 @@ def _judged(judged: Judged) -> dict[str, Any]:
     return {
         "layout": judged.layout,
         "verdict": judged.judgement.verdict.value,
+        "said": said(judged),
         "findings": _findings(judged.judgement.findings),
         "not_checked": [{"code": n.code, "why": n.why} for n in judged.judgement.not_checked],
         "bytes_read": judged.read_bytes,
@@ -42,9 +44,17 @@ def _judged(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _findings(findings: Iterable[Finding]) -> list[dict[str, str]]:
+def _findings(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [
-        {"code": f.code, "severity": f.severity.value, "where": f.where, "message": f.message, "hint": f.hint}
+        {
+            "code": f.code,
+            "severity": f.severity.value,
+            "where": f.where,
+            "message": f.message,
+            "hint": f.hint,
+            "file": f.line.path if f.line else None,
+            "line": f.line.number if f.line else None,
+        }
         for f in findings
     ]
 

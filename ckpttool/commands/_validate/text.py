@@ -3,22 +3,17 @@
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from ckpttool.blocks import Block, Cell, Column, Fields, Finding, Findings, Heading, Note, Severity, Style, Table, Text
+from ckpttool.blocks import Block, Cell, Column, Fields, Finding, Findings, Heading, Note, Severity, Table, Text
 from ckpttool.commands._validate.choices import Choices
 from ckpttool.commands._validate.judged import Judged
-from ckpttool.commands._validate.script import script_blocks, script_fields, script_says
+from ckpttool.commands._validate.said import STYLES, said
+from ckpttool.commands._validate.script import explains, follows, sandbox, script_blocks, script_fields
 from ckpttool.commands._validate.validated import Validated
 from ckpttool.commands._words import figure, listed, plural, size
 from ckpttool.protocols import NotChecked
 from ckpttool.rules import RULES, CounterRow
 from ckpttool.validation.judging import Verdict
 
-_SAID: dict[Verdict, tuple[str, Style]] = {
-    Verdict.RESUMABLE: ("resumable, as far as was checked", "good"),
-    Verdict.RAISES: ("the resume raises", "bad"),
-    Verdict.SILENTLY_WRONG: ("the resume goes on silently wrong", "bad"),
-    Verdict.NOT_JUDGED: ("not judged: nothing in it is resumed, it holds weights alone", "warn"),
-}
 _COUNTED = {Severity.ERROR: "error", Severity.SILENT: "silent", Severity.WARNING: "warning", Severity.NOTE: "note"}
 _FAILING = {
     Severity.ERROR: "only errors fail",
@@ -84,7 +79,7 @@ def _why_not(report: Validated) -> str:
 def _row(judged: Judged) -> list[Cell]:
     verdict = judged.judgement.verdict
     step = figure(judged.step) if judged.step is not None else ""
-    return [Text(_name(judged.path), "name"), step, Text(verdict.value, _SAID[verdict][1]), _counts(judged)]
+    return [Text(_name(judged.path), "name"), step, Text(verdict.value, STYLES[verdict]), _counts(judged)]
 
 
 def _name(path: str) -> str:
@@ -98,34 +93,30 @@ def _counts(judged: Judged) -> str:
 
 
 def _one_blocks(judged: Judged, report: Validated) -> Iterator[Block]:
-    said, style = _said(judged)
-    title: list[str | Text] = [Text(said, style)]
+    title: list[str | Text] = [Text(said(judged), STYLES[judged.judgement.verdict])]
     if report.run:
         title = [Text(f"{_name(judged.path)}: ", "strong"), *title]
     yield Heading(title, _counts(judged))
-    yield Fields(_fields(judged, report))
+    path: tuple[str, Cell] = ("path", Text(judged.path, "name"))
+    if judged.facts is None or report.choices.question is None:
+        yield Fields([path, *_checked_fields(judged, report)])
+    else:
+        yield Fields([path, *script_fields(judged, judged.facts, report.choices.question)])
     yield from _by_severity(judged.judgement.findings)
     if judged.facts is not None:
-        yield from script_blocks(judged.facts, judged.judgement.verdict)
+        yield from script_blocks(judged.facts)
     if report.choices.counters:
         yield from _counter_blocks(judged.counters)
     yield from _next_step(judged, report)
-    yield from _not_checked(judged.judgement.not_checked)
+    if judged.facts is not None:
+        yield Heading(Text("checked", "dim"))
+        yield Fields([*_checked_fields(judged, report), ("sandbox", sandbox(judged.facts))])
+    yield from _not_checked(_told_nowhere(judged))
 
 
-def _said(judged: Judged) -> tuple[str, Style]:
-    """The verdict in words."""
-    verdict = judged.judgement.verdict
-    return script_says(verdict) if judged.facts is not None else _SAID[verdict]
-
-
-def _fields(judged: Judged, report: Validated) -> list[tuple[str, Cell]]:
-    fields: list[tuple[str, Cell]] = [("path", Text(judged.path, "name"))]
-    if judged.layout:
-        fields.append(("layout", judged.layout))
-    if judged.facts is not None and report.choices.question is not None:
-        fields += script_fields(judged.facts, report.choices.question)
-    fields.append(("checked", _checked(judged, report.choices)))
+def _checked_fields(judged: Judged, report: Validated) -> list[tuple[str, Cell]]:
+    fields: list[tuple[str, Cell]] = [("layout", judged.layout)] if judged.layout else []
+    fields.append(("checked" if judged.facts is None else "rules", _checked(judged, report.choices)))
     if report.manifest:
         fields.append(("manifest", Text(report.manifest, "name")))
     odd = judged.fails(report.choices.fail_on) == (judged.judgement.verdict in (Verdict.RESUMABLE, Verdict.NOT_JUDGED))
@@ -157,10 +148,18 @@ def _next_step(judged: Judged, report: Validated) -> Iterator[Block]:
     grave = [f for f in judged.judgement.findings if f.severity in (Severity.ERROR, Severity.SILENT)]
     known = {rule.code for rule in report.choices.rules}
     code = next((f.code for f in grave if f.code in known), None)
-    if code is not None:
+    if code is not None and code != "script.raises":  # it names the page of its cause itself
         yield Note([Text("next  ", "dim"), f"ckpt rules {code}", Text("  says why, and when it matters", "dim")])
     if report.run and report.resume_from and report.resume_from != report.newest.path:
         yield Note([Text("next  ", "dim"), "resume from ", Text(report.resume_from, "name")])
+
+
+def _told_nowhere(judged: Judged) -> list[NotChecked]:
+    """What was not checked, without what the verdict itself says where a script gives none."""
+    unchecked = judged.judgement.not_checked
+    if judged.facts is None or judged.judgement.verdict is not Verdict.NOT_JUDGED:
+        return [*unchecked]
+    return [one for one in unchecked if not explains(one) and not follows(one)]
 
 
 def _counter_blocks(rows: Sequence[CounterRow]) -> Iterator[Block]:

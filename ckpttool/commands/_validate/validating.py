@@ -8,7 +8,7 @@ from ckpttool.blocks import Finding, Progress, Severity
 from ckpttool.commands._validate.bench import Bench
 from ckpttool.commands._validate.choices import Choices
 from ckpttool.commands._validate.report import ValidateReport
-from ckpttool.errors import CkptError, NotACheckpoint, PathNotFound, UsageError
+from ckpttool.errors import CkptError, NotACheckpoint, UsageError
 from ckpttool.model import Checkpoint, Run
 from ckpttool.opening import open_checkpoint, open_path
 
@@ -41,10 +41,10 @@ def report(path: str, choices: Choices, progress: Progress | None, pending: "Pen
 
 
 def _opened(path: str, choices: Choices) -> Checkpoint | Run:
-    """What lies there; what we cannot read is still shown to a script, which may say what comes of it."""
+    """What lies there; what we cannot read, or is not there, is still given to a script, to see what comes of it."""
     try:
         return open_path(path, choices.limits)
-    except (PathNotFound, UsageError):
+    except UsageError:
         raise
     except CkptError as error:
         if choices.question is None:

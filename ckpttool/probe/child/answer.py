@@ -64,12 +64,18 @@ class Answer:
             if self._examined is None:
                 self.examine(stopped, frame)
             self._record.watching, self.under_way = False, True
+            _lift_limits()
             facts = self._facts(stopped, error, exit_code)
             self._write(self._place(""), json.dumps(facts, default=_odd).encode())
         except BaseException as failure:  # whatever it is, the script must not go on
             with contextlib.suppress(Exception):
                 self._write(self._place(""), json.dumps(_failed(stopped, failure)).encode())
         end_process(0)
+
+    def so_far(self) -> None:
+        """Write down what is known, for a parent that will not find an answer."""
+        self._seconds = time.perf_counter() - self._record.started
+        self._write(self._place(".so-far"), json.dumps(self._facts("", None, None), default=_odd).encode())
 
     def _facts(self, stopped: str, error: Optional[BaseException], exit_code: Optional[int]) -> dict[str, Any]:
         record = self._record
@@ -88,10 +94,11 @@ class Answer:
             "loads": record.loads,
             "saves": record.saves,
             "world_size": record.world_size,
+            "processes": list(record.processes),
+            "read_input": record.read_input,
             **(self._examined or {}),
         }
-        unseen = [f"it started another program: {words}" for words in record.programs] if not record.opened else []
-        facts["unwatched"] = [*record.unwatched, *unseen]
+        facts["unwatched"] = [*record.unwatched, *_unseen(record, stopped)]
         return facts
 
     def _place(self, suffix: str) -> str:
@@ -103,6 +110,8 @@ class Answer:
         half = f"{place}.{os.getpid()}"
         file = _real_open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with contextlib.closing(_Descriptor(file)) as descriptor:
+            if hasattr(os, "fchmod"):
+                os.fchmod(file, 0o600)  # whatever umask the script has set
             descriptor.write(content)
         _real_replace(half, place)
 
@@ -139,6 +148,25 @@ def _examined(record: Record, frame: Optional[FrameType]) -> dict[str, Any]:
 def _opened(entry: Opened) -> dict[str, Any]:
     fact = dataclasses.asdict(entry)
     return {**fact, "keys": list(entry.keys), "missed": list(entry.missed)}
+
+
+def _unseen(record: Record, stopped: str) -> list[str]:
+    """What may have trained where we do not look, in a run that did not come to it here."""
+    if record.opened and stopped not in ("ended", "exited", ""):
+        return []
+    programs = [f"it started another program: {words}" for words in record.programs]
+    return programs + [f"it started another process: {place}" for place in record.processes]
+
+
+def _lift_limits() -> None:
+    """The script may have lowered what we need to look and to write; as far as that can be taken back, it is."""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        for name in ("RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_CPU"):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                kind = getattr(resource, name)
+                resource.setrlimit(kind, (resource.getrlimit(kind)[1],) * 2)
 
 
 def _versions() -> dict[str, str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
+import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from .heap import attributes
 from .plain import plain_number
-from .stack import Scope, Stack
+from .settings import holds_settings
+from .stack import Scope, Stack, is_library
 
 _WORDS = frozenset({
     "epoch", "epochs", "step", "steps", "iter", "iters", "iteration", "iterations", "it", "update", "updates", "batch",
@@ -23,34 +26,73 @@ _SETTINGS = frozenset({
     "max", "total", "per", "every", "interval", "freq", "frequency", "warmup", "logging", "save", "eval", "limit",
     "min", "accumulation", "size", "log", "print", "checkpointing", "milestone", "milestones", "decay", "until", "bar",
 })  # fmt: skip
+_GOALS = frozenset({"steps", "epochs", "iters", "iterations"})
 _MOST = 2_000
 _MOST_OBJECTS = 5_000
+_MOST_ITEMS = 100  # of a dict that holds counters
+_MOST_HELD = 500
 _DEEPEST = 3  # attributes below a variable
 
 _Part = dict[str, Any]
 
 
+class _Found(NamedTuple):
+    """A number, or a container of such, where it is held."""
+
+    name: str
+    value: Any
+    where: str
+    own: bool  # the user's code holds it
+    given: bool  # among arguments
+
+
 def counter_facts(stack: Stack) -> list[_Part]:
     """`CounterFact` of each, those of the user's frames first."""
     facts: dict[tuple[str, str, float], _Part] = {}
-    seen: dict[int, None] = {}
-    for where, variables in _variables(stack):
-        for name, value in _numbers(variables):
-            facts.setdefault((name, where, value), {"name": name, "value": plain_number(value), "where": where})
-    for scope in _scopes(stack):
-        for name, value, where in _inside(scope, seen):
-            facts.setdefault((name, where, value), {"name": name, "value": plain_number(value), "where": where})
-        if len(facts) > _MOST or len(seen) > _MOST_OBJECTS:
-            break
+    for found in _all(stack):
+        if _counts(found.name.rpartition(".")[2]):
+            fact = {**found._asdict(), "value": plain_number(found.value)}
+            facts.setdefault((found.name, found.where, found.value), fact)
+            if len(facts) > _MOST:
+                break
     return list(facts.values())[:_MOST]
 
 
-def _variables(stack: Stack) -> Iterator[tuple[str, dict[str, Any]]]:
+def held_numbers(stack: Stack) -> list[int]:
+    """Whole numbers from 2 on that the user's code holds under whatever name, without arguments and settings."""
+    found = (one for one in _all(stack) if one.own and not one.given and type(one.value) is int and one.value > 1)
+    names = ((one.name.rpartition(".")[2], one.value) for one in found)
+    return list(dict.fromkeys(value for name, value in names if not _words(name) & (_SETTINGS | _GOALS)))[:_MOST_HELD]
+
+
+def _all(stack: Stack) -> Iterator[_Found]:
+    """Numbers of variables, of the dicts among them, and of the attributes of objects."""
+    seen: dict[int, None] = {}
+    for where, variables, own in _variables(stack):
+        yield from (_Found(name, value, where, own, False) for name, value in _numbers(variables))
+        for name, held in list(variables.items()):
+            if type(name) is str and not name.startswith("__"):
+                yield from _items(name, held, where, own)
+    for scope in _scopes(stack):
+        yield from _inside(scope, seen)
+        if len(seen) > _MOST_OBJECTS:
+            break
+
+
+def _variables(stack: Stack) -> Iterator[tuple[str, dict[str, Any], bool]]:
     for scope in stack.own:
-        yield scope.where, scope.variables
-    yield from stack.globals
+        yield scope.where, scope.variables, True
+    for name, variables in stack.globals:
+        yield name, variables, True
     for scope in stack.of_libraries:
-        yield scope.where, scope.variables
+        yield scope.where, scope.variables, False
+
+
+def _items(name: str, held: Any, where: str, own: bool) -> Iterator[_Found]:  # noqa: FBT001  # private
+    """Numbers in a dict (`state["iter"]`); a loaded checkpoint is a dict of another kind."""
+    if type(held) is dict and len(held) <= _MOST_ITEMS:
+        given = holds_settings(name, held)
+        yield from (_Found(f"{name}.{key}", number, where, own, given) for key, number in _numbers(held))
 
 
 def _scopes(stack: Stack) -> list[Scope]:
@@ -61,7 +103,7 @@ def _scopes(stack: Stack) -> list[Scope]:
 
 def _numbers(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in list(found.items()):
-        if type(name) is str and _counts(name):
+        if type(name) is str:
             number = _number(value)
             if number is not None:
                 yield name, number
@@ -79,30 +121,44 @@ def _number(value: Any) -> Any:
     return None
 
 
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in re.split(r"[_\W]+|(?<=[a-z])(?=[A-Z])", name) if word}
+
+
 def _counts(name: str) -> bool:
-    words = [word for word in re.split(r"[_\W]+|(?<=[a-z])(?=[A-Z])", name) if word]
-    lower = {word.lower() for word in words}
+    lower = _words(name)
     if not lower & _WORDS or lower & _SETTINGS:
         return False
     # `num_epochs` is how many there will be, `num_updates` how many there were.
-    return not (lower & {"num", "n"} and lower & {"epochs", "steps", "iters", "iterations"})
+    return not (lower & {"num", "n"} and lower & _GOALS)
 
 
-def _inside(scope: Scope, seen: dict[int, None]) -> Iterator[tuple[str, Any, str]]:
-    """Counters in the attributes of objects, up to three deep."""
+def _inside(scope: Scope, seen: dict[int, None]) -> Iterator[_Found]:
+    """Numbers in the attributes of objects, and in dicts among them, up to three deep."""
     level = [("", name, value) for name, value in list(scope.variables.items()) if not name.startswith("__")]
     for _ in range(_DEEPEST):
         below = []
         for path, name, thing in level:
-            own = _own(thing, seen)
-            if not own:
+            held = _own(thing, seen)
+            if not held:
                 continue
             where = f"{type(thing).__name__} of {scope.function}"
-            for key, number in _numbers_below(own, path):
-                yield key, number, where
+            own, given = _is_own(type(thing)), holds_settings(name, thing)
+            yield from (_Found(f"{path}{key}", number, where, own, given) for key, number in _numbers(held))
             deeper = _deeper(thing, path, name)
-            below += [(deeper, key, value) for key, value in own.items() if type(key) is str]
+            for key, value in held.items():
+                if type(key) is str:
+                    below.append((deeper, key, value))
+                    yield from _items(f"{path}{key}", value, where, own)
         level = below
+
+
+def _is_own(kind: type) -> bool:
+    """Whether the class is of the user's program, not of a library; `SimpleNamespace` is whose it is used by."""
+    if kind is types.SimpleNamespace:
+        return True
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return kind.__module__ == "__main__" or (isinstance(file, str) and not is_library(file))
 
 
 def _deeper(thing: Any, path: str, name: str) -> str:
@@ -110,17 +166,24 @@ def _deeper(thing: Any, path: str, name: str) -> str:
     return f"{path}{name}." if dataclasses.is_dataclass(thing) or path else ""
 
 
-def _numbers_below(own: dict[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for name, number in _numbers(own):
-        yield f"{path}{name}", number
-
-
 def _own(thing: Any, seen: dict[int, None]) -> dict[str, Any]:
-    """Attributes of an object that may hold counters, each object once; models and tensors hold none."""
+    """Attributes of an object that may hold counters, each object once; models of libraries and tensors hold none."""
     kind = type(thing)
-    if id(thing) in seen or issubclass(kind, (torch.nn.Module, torch.Tensor, type)) or kind.__module__ == "builtins":
+    if id(thing) in seen or issubclass(kind, (torch.Tensor, type)) or kind.__module__ == "builtins":
         return {}
-    if len(seen) > _MOST_OBJECTS:
+    if len(seen) > _MOST_OBJECTS or (issubclass(kind, torch.nn.Module) and not _is_own(kind)):
         return {}
     seen[id(thing)] = None
-    return attributes(thing)
+    return {**attributes(thing), **_slots(thing, kind)}
+
+
+def _slots(thing: Any, kind: type) -> dict[str, Any]:
+    """What an object of the user's class keeps in slots."""
+    found: dict[str, Any] = {}
+    for cls in kind.__mro__ if _is_own(kind) else ():
+        slots = vars(cls).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else tuple(slots):
+            member = vars(cls).get(name)
+            if isinstance(member, types.MemberDescriptorType) and hasattr(thing, name):
+                found[name] = member.__get__(thing, kind)
+    return found

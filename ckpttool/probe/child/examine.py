@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any, Callable, Optional
 
-from .counters import counter_facts
+from .counters import counter_facts, held_numbers
 from .digests import Looks
 from .heap import live_objects
 from .loaders import loader_facts
-from .loose import loose_tensors
+from .loose import kept_tensors, loose_tensors
 from .modules import find_roots, module_facts
 from .objects import object_facts
 from .optimizers import inner_optimizers, optimizer_facts, state_tensors, trained_ids
@@ -18,6 +18,7 @@ from .randomness import rng_facts
 from .record import Record
 from .schedules import scheduler_facts
 from .settings import config_facts
+from .sources import speaks_of_accumulation
 from .stack import Stack
 
 
@@ -41,8 +42,11 @@ def examine(record: Record, frame: Optional[FrameType]) -> dict[str, Any]:
         "loaders": lambda: loader_facts(heap.loaders, record, stack),
         "rng": lambda: rng_facts(record),
         "counters": lambda: counter_facts(stack),
+        "held": lambda: held_numbers(stack),
+        "accumulates": lambda: speaks_of_accumulation(record.main),
         "config": lambda: config_facts(roots, stack),
         "objects": lambda: object_facts(heap.stateful, looks, record, stack),
+        "kept": lambda: kept_tensors(looks, record, stack),
         "loose": lambda: loose_tensors(heap.tensors, roots, states, looks, record, stack),
     }
     found = {}

@@ -12,11 +12,9 @@ from typing import Any, Optional
 
 import torch
 
+from .record import TRAINERS, is_inner
+
 _MOST_OF_A_KIND = 200_000
-_TRAINERS = frozenset({
-    "torch", "accelerate", "transformers", "lightning", "pytorch_lightning", "lightning_fabric", "torchdata",
-    "torchmetrics", "deepspeed",
-})  # fmt: skip
 
 
 @dataclass
@@ -80,13 +78,12 @@ def _has_state(kind: type) -> bool:
     """Whether a class saves and loads a state and is no inner part of a trainer: its callbacks are not inner."""
     if not (callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))):
         return False
-    parts = kind.__module__.split(".")
-    return parts[0] not in _TRAINERS or "callbacks" in parts
+    return not is_inner(kind)
 
 
 def in_libraries(kind: type) -> bool:
     """Whether a class belongs to torch or to a trainer."""
-    return kind.__module__.split(".")[0] in _TRAINERS
+    return kind.__module__.split(".")[0] in TRAINERS
 
 
 def attributes(thing: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from .heap import attributes
 from .plain import class_name
 from .record import Record
 from .stack import Stack
+from .watch_loaders import skipped_by_sampler
 
 _MOST = 100
 
@@ -36,7 +37,7 @@ def _fact(one: Any, record: Record, stack: Stack) -> _Part:
         "name": stack.name_of(one),
         "batch_size": _number(one, "batch_size")
         or next((n for s in samplers if (n := _number(s, "batch_size"))), None),
-        "batches": _length(one),
+        "batches": _batches(one),
         "samples": _length(_get(one, "dataset")),
         "sampler": class_name(type(samplers[-1])) if samplers else "",
         "drop_last": _get(one, "drop_last") is True,
@@ -46,6 +47,15 @@ def _fact(one: Any, record: Record, stack: Stack) -> _Part:
         "ahead": notes.ahead,
         "epoch": next((n for s in samplers if (n := _number(s, "epoch")) is not None), None),
     }
+
+
+def _batches(one: Any) -> Optional[int]:
+    """Batches of a whole epoch; one that passes over the first ones says only how many are left."""
+    left, inner = _length(one), _length(_get(one, "base_dataloader"))
+    if left is None:
+        return None
+    own = _number(one, "skip_batches") or 0
+    return left + skipped_by_sampler(one) + (own if inner == left + own else 0)
 
 
 def _samplers(one: Any) -> Iterator[Any]:

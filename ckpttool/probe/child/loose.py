@@ -7,6 +7,7 @@ object holds that dict or a part of it as an attribute, it has.
 from __future__ import annotations
 
 import gc
+import re
 import types
 from typing import Any
 
@@ -19,6 +20,7 @@ from .record import Record
 from .stack import Stack
 
 _MOST = 20_000
+_AVERAGE = re.compile(r"ema|shadow|avg|average|swa|teacher|target|polyak")
 _MOST_WALKED = 500_000
 _NO_HOLDERS = (types.FrameType, types.FunctionType, types.CellType, types.ModuleType, types.TracebackType)
 
@@ -32,9 +34,7 @@ def loose_tensors(  # noqa: PLR0913, PLR0917  # what there is, what is known of 
     stack: Stack,
 ) -> dict[str, str]:
     """Digests, each with the name of what holds the tensor where one was found."""
-    shapes = {
-        tuple(named.tensor.shape) for root in roots for named in root.tensors.values() if named.tensor.numel() > 1
-    }
+    shapes = {tuple(named.tensor.shape) for root in roots for named in root.tensors.values()}
     known = {memory_of(named.tensor) for root in roots for named in root.tensors.values()}
     known |= {memory_of(tensor) for tensor in of_optimizers}
     gradients = {
@@ -43,7 +43,9 @@ def loose_tensors(  # noqa: PLR0913, PLR0917  # what there is, what is known of 
     candidates = [
         t for t in tensors if _is_candidate(t, shapes) and id(t) not in gradients and memory_of(t) not in known
     ]
-    kept = _without_loaded(candidates, record)
+    loaded = _loaded(record)
+    kept = _without_loaded(candidates, loaded)
+    kept.sort(key=lambda tensor: -tensor.numel())  # single numbers last: there may be very many
     if len(kept) > _MOST:
         record.could_not(f"{len(kept) - _MOST:,} of {len(kept):,} tensors that no module holds")
         kept = kept[:_MOST]
@@ -63,14 +65,37 @@ def _is_candidate(tensor: torch.Tensor, shapes: set[tuple[int, ...]]) -> bool:
         return False
 
 
-def _without_loaded(candidates: list[torch.Tensor], record: Record) -> list[torch.Tensor]:
-    """Those that are no part of a loaded dict, or of a part of one that an object holds."""
+def kept_tensors(looks: Looks, record: Record, stack: Stack) -> dict[str, str]:
+    """Digests of what lies right in a loaded dict, or in a part of one, that a variable of the script's holds.
+
+    Only of averages, by the name of the variable or the key of the part: all others are loaded into something.
+    """
+    containers = _loaded(record)[1]
+    keys = {id(v): str(k) for c in containers.values() if isinstance(c, dict) for k, v in dict.items(c)}
+    found: dict[str, str] = {}
+    for variables in [*(scope.variables for scope in stack.own), *(held for _, held in stack.globals)]:
+        for name, value in list(variables.items()):
+            if id(value) in containers and _AVERAGE.search(f"{name} {keys.get(id(value), '')}".lower()):
+                inside = list(dict.values(value)) if isinstance(value, dict) else list(value)
+                tensors = [t for t in inside if issubclass(type(t), torch.Tensor)][:_MOST]
+                found.update((look, str(name)) for t in tensors if (look := looks(t).digest))
+    return found
+
+
+def _loaded(record: Record) -> tuple[set[int], dict[int, Any]]:
+    """Ids of all tensors in dicts that were loaded, and the containers in them by their ids."""
     loaded: set[int] = set()
     containers: dict[int, Any] = {}
     for root, _ in record.roots.alive():
         inside, found = _tree(root)
         loaded |= inside
         containers.update(found)
+    return loaded, containers
+
+
+def _without_loaded(candidates: list[torch.Tensor], of_files: tuple[set[int], dict[int, Any]]) -> list[torch.Tensor]:
+    """Those that are no part of a loaded dict, or of a part of one that an object holds."""
+    loaded, containers = of_files
     if not any(id(t) in loaded for t in candidates):
         return candidates
     held: set[int] = set()

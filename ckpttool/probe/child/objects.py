@@ -26,5 +26,8 @@ def object_facts(stateful: list[Any], looks: Looks, record: Record, stack: Stack
         except Exception as error:  # code of the script
             record.could_not(f"the state of {class_name(type(one))}: {told(error)}")
             continue
-        facts.append({"cls": class_name(type(one)), "name": stack.name_of(one), "state": plain(state, looks)})
+        facts.append({
+            "cls": class_name(type(one)), "id": record.id_of(one), "name": stack.name_of(one),
+            "state": plain(state, looks), "loaded": record.is_loaded(one),
+        })  # fmt: skip
     return facts

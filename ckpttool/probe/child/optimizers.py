@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -149,12 +148,3 @@ def _state_facts(groups: list[_Part], state: dict[Any, Any], looks: Looks) -> di
             name, strays = f"?{strays}", strays + 1
         facts[name] = text_keys(entry, looks) if isinstance(entry, dict) else {"": plain(entry, looks)}
     return facts
-
-
-def needs_closure(step: Any) -> bool:
-    """Whether a `step` cannot be called without one."""
-    try:
-        given: tuple[inspect.Parameter, ...] = tuple(inspect.signature(step).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in given[1:])

@@ -18,7 +18,17 @@ from typing import Any, Callable, Optional
 
 from .orders import Orders
 
+TRAINERS = frozenset({
+    "torch", "accelerate", "transformers", "lightning", "pytorch_lightning", "lightning_fabric", "torchdata",
+    "torchmetrics", "deepspeed",
+})  # fmt: skip
 _MOST_NOTES = 200  # entries of a list that a script can make grow without end
+
+
+def is_inner(kind: type) -> bool:
+    """Whether a class is an inner part of torch or of a trainer, which its own parts tell of; callbacks are none."""
+    parts = str(kind.__module__).split(".")
+    return parts[0] in TRAINERS and "callbacks" not in parts
 
 
 class WeakNotes:
@@ -107,6 +117,7 @@ class Record:
         self.main: dict[str, Any] = {}  # globals of the script's `__main__`
         self.opened: dict[str, Opened] = {}  # by absolute path
         self.opened_at: Optional[float] = None  # when a file of the checkpoint was first opened; a perf_counter time
+        self.when_opened: list[Callable[[], None]] = []  # called once, when it is
         self.asked: dict[str, None] = {}
         self.loads: list[dict[str, Any]] = []
         self.saves: list[dict[str, Any]] = []
@@ -120,6 +131,9 @@ class Record:
         self.steps_made = 0
         self.world_size = 1
         self.programs: dict[str, None] = {}  # that the script started, by command line
+        self.processes: dict[str, None] = {}  # lines of the script that started a process of their own
+        self.read_input = False  # the script read its standard input
+        self.when_added: list[Callable[[], None]] = []  # called after each load and save
         self._ids = WeakNotes()
         self._count = 0
 
@@ -167,5 +181,7 @@ class Record:
         """Add to `loads` or `saves`, as long as there is room."""
         if len(where) < 10 * _MOST_NOTES:
             where.append(fact)
+            for act in self.when_added:
+                act()
         else:
             self.could_not(f"more than {10 * _MOST_NOTES:,} loads or saves")

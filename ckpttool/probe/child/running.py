@@ -16,6 +16,8 @@ from typing import Any, Callable, Optional
 from . import frames
 from .orders import Orders
 
+_COMMAND_LINES = ("argparse", "click", "absl", "getopt", "optparse", "docopt", "fire")
+
 
 def run(orders: Orders, main: ModuleType) -> None:
     """Run the script or module in `main`, which must be a fresh module that nothing refers to yet.
@@ -68,18 +70,25 @@ def _run_script(orders: Orders, main: ModuleType) -> None:
 def end_of(act: Callable[[], None]) -> tuple[str, Optional[int], Optional[BaseException]]:
     """How running ended: `ended`, `exited` or `raised`, the exit code, and the exception.
 
-    Threads and processes that Python waits for at its end are waited for, since they may be what trains.
+    Of an exit with another code than 0 it is the one that was being handled, which the exit reports. Threads and processes that Python waits for at its end are waited for, since they may be what trains.
     """
     try:
         act()
         _wait_for_others()
     except SystemExit as end:
         _wait_for_others()
-        return "exited", _exit_code(end), None
+        code = _exit_code(end)
+        return "exited", code, _reported(end) if code != 0 else None
     except BaseException as error:
         frames.print_error(error)
         return "raised", 1, error
     return "ended", 0, None
+
+
+def _reported(end: SystemExit) -> Optional[BaseException]:
+    """The exception that was being handled; those of command lines say no more than what was printed."""
+    error = end.__context__
+    return None if error is None or type(error).__module__.partition(".")[0] in _COMMAND_LINES else error
 
 
 def _wait_for_others() -> None:

@@ -18,6 +18,7 @@ _NAMES = frozenset({
 })  # fmt: skip
 _BOUNDS = Bounds(nodes=5_000, depth=8, text=500)
 _MOST = 200
+_MOST_KINDS = 100  # classes of layers
 _PLAIN = (int, float, str, bool, type(None))
 
 _Part = dict[str, Any]
@@ -48,17 +49,28 @@ def _all(roots: list[Root], stack: Stack) -> Iterator[tuple[str, Any]]:
         yield from _of_variables(found, file)
         constants = {k: v for k, v in list(found.items()) if type(v) in _PLAIN and not k.startswith("_")}
         yield f"constants of {file}", constants
+    yield from _of_models(roots)
+    for scope in stack.of_libraries:
+        yield from _of_object(scope.variables.get("self"), scope.function)
+
+
+def _of_models(roots: list[Root]) -> Iterator[tuple[str, Any]]:
+    """What models were built by: their configurations, and the numbers that one layer of each class keeps."""
+    kinds: dict[str, None] = {}
     for root in roots:
         for module in root.inside:
             kind = type(module).__name__
             own = attributes(module)
-            yield f"config of {kind}", own.get("config")
+            yield f"config of model {kind}", own.get("config")
             adapters = own.get("peft_config")
             if isinstance(adapters, dict):
-                yield from ((f"peft_config[{name!r}] of {kind}", value) for name, value in adapters.items())
-            yield f"hparams of {kind}", own.get("_hparams")
-    for scope in stack.of_libraries:
-        yield from _of_object(scope.variables.get("self"), scope.function)
+                yield from ((f"peft_config[{name!r}] of model {kind}", value) for name, value in adapters.items())
+            yield f"hparams of model {kind}", own.get("_hparams")
+            if kind not in kinds and len(kinds) < _MOST_KINDS:
+                kinds[kind] = None
+                kept = {k: v for k, v in own.items() if type(v) in _PLAIN and type(k) is str and not k.startswith("_")}
+                kept.pop("training", None)
+                yield f"layer of model {kind}", kept
 
 
 def _of_variables(variables: dict[str, Any], where: str) -> Iterator[tuple[str, Any]]:
@@ -72,6 +84,13 @@ def _of_object(thing: Any, function: str) -> Iterator[tuple[str, Any]]:
     for name, value in list(attributes(thing).items()):
         if name in _NAMES:
             yield f"self.{name} of {function}", value
+
+
+def holds_settings(name: str, value: Any) -> bool:
+    """Whether an object or a dict under a name holds arguments or a configuration: what is set beforehand."""
+    kind = type(value)
+    ends = kind.__name__.lower().endswith(("config", "args", "arguments", "hparams", "options"))
+    return name.lower() in _NAMES or issubclass(kind, argparse.Namespace) or ends
 
 
 def _entries(value: Any) -> Optional[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import NoReturn, Optional
 
 from . import (
     boundary,
+    console,
     frames,
     running,
     watch_files,
@@ -21,12 +22,14 @@ from . import (
     watch_saving,
     watch_trackers,
     watch_world,
+    ways_out,
 )
 from .answer import Answer, end_process
 from .imports import AfterImport
 from .orders import Orders, read_orders
 from .places import Places
 from .record import Record
+from .so_far import SoFar
 
 PATCHED = "patched functions"
 
@@ -38,7 +41,11 @@ def main(path: str) -> NoReturn:
         _mirror(orders)
     record = Record(orders)
     answer = Answer(record)
+    so_far = SoFar(record, answer.so_far)
+    so_far.install()
     _watch(record, answer)
+    console.install(record)
+    ways_out.install(record, answer, so_far, path)
     _answer_when_told_to_end(answer)
     script = ModuleType("__main__")
     record.main = script.__dict__
@@ -60,6 +67,7 @@ def _watch(record: Record, answer: Answer) -> None:
     watch_saving.install(record, after)
     watch_world.install(record, after)
     watch_trackers.install(record, after)
+    after.when("multiprocessing.process", lambda module: ways_out.watch_processes(record, module))
     watch_files.install(record, places)  # last: what is opened so far is ours
 
 

@@ -39,6 +39,8 @@ def note_opened(record: Record, places: Places, path: Any, how: str) -> Optional
         return None
     if place.of_checkpoint and record.opened_at is None:
         record.opened_at = time.perf_counter()
+        for act in record.when_opened:
+            act()
     entry = record.opened.get(place.path)
     if entry is None:
         entry = record.opened[place.path] = Opened(place.path, how)

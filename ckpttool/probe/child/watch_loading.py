@@ -1,4 +1,4 @@
-"""Calls of `load_state_dict` of modules, optimizers, LR schedulers, GradScalers and data loaders.
+"""Calls of `load_state_dict` of modules, optimizers, LR schedulers, GradScalers, data loaders and whatever else has it.
 
 Watched on torch's own classes and every class derived from them, also one that overrides the method, so whatever
 trainer calls it. One call that passes through several overrides of one object is one fact. An optimizer that only
@@ -8,14 +8,15 @@ wraps another, as Accelerate's, has no groups of its own, and gives way to the o
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Optional
 
 from . import frames
 from .imports import AfterImport
-from .patching import Outcome, Steps, argument, patch_family
-from .record import Record
+from .patching import Outcome, Steps, argument, patch, patch_family
+from .record import Record, is_inner
 from .watch_reading import mark
 
 _MOST_KEYS, _MOST_DIGESTS, _MOST_VALUES = 50, 8, 100_000
@@ -23,9 +24,10 @@ _MOST_BYTES = 1 << 21  # of a tensor whose digest is taken: the whole state is l
 
 
 def install(record: Record, after: AfterImport) -> None:
-    """Watch the classes when torch is imported."""
+    """Watch torch's classes when torch is imported, and all others when the checkpoint is opened."""
     loading = _Loading(record)
     after.when("torch", loading.torch)
+    record.when_opened.append(loading.others)
 
 
 class _Loading:
@@ -49,6 +51,17 @@ class _Loading:
         for kind, bases in families.items():
             for base in bases:
                 patch_family(self._record, base, "load_state_dict", self._watch(kind))
+
+    def others(self) -> None:
+        """Patch every other class with a `load_state_dict` of its own, those that are defined by now."""
+        pending, seen = [object], {object}
+        for kind in pending:  # it grows
+            own = vars(kind).get("load_state_dict")
+            if isinstance(own, types.FunctionType) and not is_inner(kind):
+                patch(self._record, kind, "load_state_dict", self._watch("object"))
+            below = [cls for cls in type.__subclasses__(kind) if cls not in seen]
+            seen.update(below)
+            pending += below
 
     def _watch(self, kind: str) -> Any:
         def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Steps:

@@ -1,7 +1,8 @@
 """RNG states that are set, and generators that are seeded anew, after the checkpoint was opened.
 
-Setting a state that was got before in this process (`fork_rng`, activation checkpointing, Lightning's `isolate_rng`)
-puts things back as they were then, and so do the notes. `Generator.set_state` is a method of C that nothing can be put
+Setting a state that was got in this process since then (`fork_rng`, activation checkpointing, Lightning's
+`isolate_rng`) puts things back as they were, and so do the notes. One that was got earlier is a state like any other:
+where it is the checkpoint's, that is restored. `Generator.set_state` is a method of C that nothing can be put
 around: `torch.default_generator.set_state` called directly is not seen.
 """
 
@@ -90,7 +91,8 @@ class _Random:
     def _get(self, generator: str) -> Callable[..., Steps]:
         def watch(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Steps:
             outcome = yield
-            if outcome.error is None and len(self._got) < _MOST_REMEMBERED:
+            since = self._record.opened_at is not None
+            if outcome.error is None and since and len(self._got) < _MOST_REMEMBERED:
                 notes = replace(self._record.rng.get(generator, RngNotes()))
                 self._got[generator, _print(outcome.result)] = notes
 

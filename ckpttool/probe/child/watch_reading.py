@@ -116,8 +116,13 @@ class _Readers:
 
 
 def _failed(outcome: Outcome, entry: Optional[Opened], how: str) -> bool:
-    """Whether a reader raised; the exception remembers which, and the innermost one tells."""
+    """Whether a reader raised; the exception remembers which, and the innermost one tells.
+
+    A file that a later call could read was not refused: many scripts try with `weights_only` first.
+    """
     if outcome.error is None:
+        if entry is not None:
+            entry.refused = ""
         return False
     mark(outcome.error, how)
     if entry is not None:
