@@ -2,9 +2,9 @@
 PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 COMPLETE := pickles containers layouts comparison# covered to the last branch
 
-.PHONY: check lint test coverage fixtures bench docs
+.PHONY: check lint test coverage truth fixtures bench docs
 
-check: lint test coverage
+check: lint test coverage truth
 
 lint:
 	$(PYTHON) -m ruff check .
@@ -17,6 +17,10 @@ test:
 
 coverage:
 	$(PYTHON) -m pytest -n auto $(COMPLETE:%=tests/%) $(COMPLETE:%=--cov=ckpttool.%) --cov-branch --cov-fail-under=100
+
+# Verdicts about scripts against what their resumes really do; every case with `--all`, in half an hour.
+truth:
+	$(PYTHON) -m tests.probe.agreement
 
 # Needs the network, and the Pythons that the scripts in fixtures/scripts name.
 fixtures:

@@ -223,7 +223,8 @@ class ScriptFacts:
     """A script at the moment when training would go on, or where it ended before that."""
 
     args: tuple[str, ...] = ()  # that it was called with
-    stopped: str = ""  # `backward`, `optimizer step`, `steps done`, `ended`, `exited`, `raised`, `timed out`, `killed`
+    stopped: str = ""  # `backward`, `optimizer step`, `steps done`, `ended`, `exited`, `raised`, `timed out`, `killed`,
+    # `not examined`
     exit_code: int | None = None  # of one that ended or exited by itself
     raised: RaisedFact | None = None
     printed: str = ""  # the end of its output, at most 4,000 characters

@@ -221,7 +221,9 @@ class _Asking:
             said = f": {last}" if last else ""
             raise self._not_started(f"no answer came back, the process ended with {code}{said}")
         stopped = "timed out" if timed_out else "killed" if signalled else "exited"
-        return replace(facts_from(so_far or b"{}"), stopped=stopped, exit_code=None if timed_out else code)
+        facts = replace(facts_from(so_far or b"{}"), stopped=stopped, exit_code=None if timed_out else code)
+        unseen = stopped == "exited" and not facts.processes
+        return replace(facts, hindered=f"the script ended with {code} in a way that is not seen") if unseen else facts
 
     def _not_started(self, what: str) -> ProbeFailed:
         hint = "name the Python that runs the script: --python PATH"

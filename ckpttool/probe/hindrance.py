@@ -24,6 +24,8 @@ _MOST = 200  # characters of a message
 
 def hindered(facts: ScriptFacts, *, online: bool) -> str:
     """Why it did not come to training; empty where nothing of the surroundings is known to be the reason."""
+    if facts.hindered:
+        return facts.hindered
     if facts.stopped == "killed":
         return _killed(facts)
     if facts.raised is None:
@@ -33,7 +35,7 @@ def hindered(facts: ScriptFacts, *, online: bool) -> str:
         return "the script stops in a debugger, and nobody sits there"
     if _INPUT in _chain(raised):
         return f"the script asks for input{_line(raised)}, and nobody sits there: tell it by an argument"
-    if facts.read_input and not facts.opened:
+    if facts.read_input and (not facts.opened or "stdin" in _line(raised)):
         return f"the script reads its standard input, which is empty here, and raises {_short(raised)}"
     if any(_FULL.search(said) for said in _chain(raised)):
         return f"the script raises {_short(raised)}: there is no room for what it writes, which is kept until it ends"

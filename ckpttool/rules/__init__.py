@@ -49,6 +49,7 @@ from ckpttool.rules.optimizer_dummy_step import OptimizerDummyStep
 from ckpttool.rules.optimizer_empty_state import OptimizerEmptyState
 from ckpttool.rules.optimizer_frozen_drift import OptimizerFrozenDrift
 from ckpttool.rules.optimizer_group_count import OptimizerGroupCount
+from ckpttool.rules.optimizer_group_setting import OptimizerGroupSetting
 from ckpttool.rules.optimizer_group_size import OptimizerGroupSize
 from ckpttool.rules.optimizer_hparam_missing import OptimizerHparamMissing
 from ckpttool.rules.optimizer_hparam_override import OptimizerHparamOverride
@@ -68,6 +69,7 @@ from ckpttool.rules.optimizer_step_dtype import OptimizerStepDtype
 from ckpttool.rules.optimizer_step_mismatch import OptimizerStepMismatch
 from ckpttool.rules.optimizer_step_value import OptimizerStepValue
 from ckpttool.rules.optimizer_structure import OptimizerStructure
+from ckpttool.rules.optimizer_switches import OptimizerSwitches
 from ckpttool.rules.progress_accumulation import ProgressAccumulation
 from ckpttool.rules.progress_batch_size import ProgressBatchSize
 from ckpttool.rules.progress_inconsistent import ProgressInconsistent
@@ -155,6 +157,7 @@ RULES: tuple[Rule, ...] = (
     OptimizerEmptyState(),
     OptimizerFrozenDrift(),
     OptimizerGroupCount(),
+    OptimizerGroupSetting(),
     OptimizerGroupSize(),
     OptimizerHparamMissing(),
     OptimizerHparamOverride(),
@@ -174,6 +177,7 @@ RULES: tuple[Rule, ...] = (
     OptimizerStepMismatch(),
     OptimizerStepValue(),
     OptimizerStructure(),
+    OptimizerSwitches(),
     ProgressAccumulation(),
     ProgressBatchSize(),
     ProgressInconsistent(),

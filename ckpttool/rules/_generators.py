@@ -5,9 +5,12 @@ torch 2.13 torch/random.py (`set_rng_state`), aten/src/ATen/CPUGeneratorImpl.cpp
 """
 
 import math
+import struct
 from typing import Any, Final, NamedTuple
 
 from ckpttool.elements import number
+from ckpttool.errors import CkptError
+from ckpttool.sources import ByteSpan
 from ckpttool.values import NumpyScalar, TensorRef, Value
 
 CALLS: Final = {
@@ -18,6 +21,7 @@ CALLS: Final = {
 }
 _CPU_BYTES = 5056
 _OLD_CPU_BYTES = 5048  # before torch 1.2
+_HEAD_BYTES = 20  # of a state on the CPU, before its words
 _CUDA_BYTES = (16, 8)  # 8: without the offset
 _WORDS = 624  # of the Mersenne Twister
 _NUMPY_NAME = "MT19937"
@@ -29,6 +33,27 @@ class Refusal(NamedTuple):
 
     exception: str  # class; empty where it takes the value and draws other numbers
     says: str  # `it is None, not a tensor of 5,056 bytes`
+
+
+def generator_of(value: Value) -> str:
+    """The generator that a state without a name is for, by its form; empty where that tells nothing.
+
+    A seed, a key of JAX (`uint32`), and 16 bytes, which CUDA's generator has, are of none.
+    """
+    match value:
+        case TensorRef(kind="strided" | "ndarray", numel=count):
+            whole = count in (_CPU_BYTES, _OLD_CPU_BYTES)
+            short = value.dtype.name == "uint8" and len(value.shape) == 1 and count not in _CUDA_BYTES
+            return "torch" if whole or short else ""
+        case [TensorRef(), *_]:  # of each rank
+            return "torch" if all(generator_of(v) == "torch" for v in value if isinstance(v, TensorRef)) else ""
+        case [int(), tuple() | list(), *_] if not isinstance(value[0], bool):
+            return "python"
+        case [str(), *_]:
+            return "numpy" if value[0] == _NUMPY_NAME else ""
+        case dict() if "bit_generator" in value:
+            return "numpy"
+    return ""
 
 
 def refusal(generator: str, value: Value) -> Refusal | None:
@@ -79,7 +104,32 @@ def _torch(value: Value) -> Refusal | None:
         return Refusal("RuntimeError", f"it has {value.numel:,} bytes{old}, not {_CPU_BYTES:,}")
     if not value.contiguous:
         return Refusal("RuntimeError", "its bytes do not lie side by side")
+    return _mersenne(value)
+
+
+def _mersenne(value: TensorRef) -> Refusal | None:
+    """What is told by the numbers before the words: seed (8 bytes), left, whether it was seeded, next."""
+    head = _head(value)
+    if head is None:
+        return None
+    if not any(head):
+        return Refusal("RuntimeError", "its first bytes are all 0, which no Mersenne Twister that was seeded holds")
+    left, seeded, following = struct.unpack_from("<iiI", head, 8)
+    if not seeded or not 0 < left <= _WORDS or following > _WORDS:
+        return Refusal("RuntimeError", f"its first numbers (left {left}, next {following}) are no Mersenne Twister's")
     return None
+
+
+def _head(value: TensorRef) -> bytes | None:
+    """The first bytes of a tensor; None where they cannot be read, of which the reader tells."""
+    storage = value.storage
+    if storage is None or storage.nbytes < value.storage_offset + _HEAD_BYTES:
+        return None
+    start = storage.start + value.storage_offset
+    try:
+        return storage.source.read(ByteSpan(start, start + _HEAD_BYTES))
+    except CkptError:
+        return None
 
 
 def _cuda(value: Value) -> Refusal | None:

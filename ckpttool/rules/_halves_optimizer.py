@@ -8,6 +8,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.dtypes import by_torch_name
 from ckpttool.protocols import Case
 from ckpttool.rules._arrived import apart, arrived, some
+from ckpttool.rules._optimizers import may_be_skipped
 from ckpttool.rules._places import count, place
 
 _ADAMS = frozenset(("Adam", "AdamW"))
@@ -158,7 +159,7 @@ def empty_state(case: Case, code: str) -> Iterator[Finding]:
         if values:
             yield Finding(
                 code=code,
-                severity=Severity.SILENT,
+                severity=Severity.WARNING if may_be_skipped(case.checkpoint) else Severity.SILENT,
                 where=_where(one),
                 message=f"the checkpoint holds groups and no state, and {short_class(live.cls)} starts afresh",
                 hint="resume from a checkpoint that has it",

@@ -1,7 +1,7 @@
 """What a file of a trainer's folder holds, by its keys, and what loading it into something else raises.
 
 Found by running torch 2.13: `Optimizer.load_state_dict`, `LRScheduler.load_state_dict` and its overrides,
-`GradScaler.load_state_dict`.
+`GradScaler.load_state_dict`; torchdata 0.11: `StatefulDataLoader.load_state_dict`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ TAKEN_OUT: Final[Mapping[str, str]] = {
     "CyclicLR": "_scale_fn_custom",
 }
 _OF_SCHEDULERS = frozenset({"last_epoch", "base_lrs", "_step_count", "_last_lr", "_schedulers", "num_bad_epochs"})
+_OF_LOADERS = frozenset({"_num_yielded", "_snapshot"})  # in one process; of workers
 _OF_SCALERS = frozenset({"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"})
 _KINDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("an optimizer", frozenset({"param_groups"})),
@@ -69,6 +70,10 @@ def raised(exception: str, text: str = "") -> Outcome:
 
 
 _NOTHING = Outcome(Severity.SILENT, "", "takes nothing from it and says nothing")
+_UNLIKE = Outcome(
+    Severity.SILENT, "", "takes it and says nothing, and the schedule, of which nothing is in it, starts over"
+)
+_FIRST_BATCH = Outcome(Severity.SILENT, "", "takes nothing from it, and the epoch begins again at its first batch")
 
 
 def as_optimizer(value: Value) -> Outcome | None:
@@ -91,18 +96,22 @@ def _holds_groups(value: Mapping[Any, Value]) -> bool:
     return any(isinstance(v, dict) and "param_groups" in v for v in inner)
 
 
-def as_scheduler(value: Value, classes: Sequence[str]) -> Outcome | None:
+def as_scheduler(value: Value, classes: Sequence[str], *, driven: bool = False) -> Outcome | None:
     """What `load_state_dict` of a scheduler does with a value; None where it may be right.
 
     Args:
         classes: those that it may be of; empty where nothing tells.
+        driven: whether the optimizer says that a scheduler of torch's drove it.
     """
     key = TAKEN_OUT.get(classes[0], "") if classes else ""
     match value:
         case Opaque() | GlobalRef():
             return None
-        case dict() if value and (value.keys() & _OF_SCHEDULERS or (not key and not kind_of(value))):
+        case dict() if value and value.keys() & _OF_SCHEDULERS:
             return None
+        case dict() if value and not key and not kind_of(value):
+            # A class of the script's own may keep what it likes.
+            return _UNLIKE if classes else replace(_UNLIKE, severity=Severity.WARNING) if driven else None
     if key:
         return _taken_out(value, key)
     outcome = _updated(value)
@@ -148,3 +157,36 @@ def as_scaler(value: Value) -> Outcome | None:
         case Opaque() | GlobalRef():
             return None
     return raised("TypeError")
+
+
+def as_loader(value: Value) -> Outcome | None:
+    """What a stateful loader does with a value: it takes anything, and looks at it when the epoch begins."""
+    match value:
+        case Opaque() | GlobalRef():
+            return None
+        case dict() if value.keys() & _OF_LOADERS:
+            return None
+        case None | {} if not value:
+            return _FIRST_BATCH
+        case dict() | list() | tuple() | set() | str():
+            exception = "AssertionError"
+        case TensorRef():
+            exception = "RuntimeError"
+        case _:
+            exception = "TypeError"
+    return Outcome(Severity.ERROR, exception, f"takes it, and the first batch raises {exception}")
+
+
+def as_custom(value: Value, others: Sequence[Value]) -> Outcome | None:
+    """What may become of the state of an object of the script's; None where nothing speaks against it.
+
+    Args:
+        others: what the run's other checkpoints hold there.
+    """
+    if isinstance(value, Opaque | GlobalRef):
+        return None
+    full = next((o for o in others if isinstance(o, dict) and o), None)
+    if value is not None and (full is None or (isinstance(value, dict) and value)):
+        return None
+    beside = f"; another checkpoint of the run has {described(full)} there" if full is not None else ""
+    return Outcome(Severity.WARNING, "", f"gives it to the object, which may raise, or go on without its state{beside}")

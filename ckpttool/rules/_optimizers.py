@@ -12,6 +12,9 @@ _SHOWN = 3  # names in a message
 _WIDE = 64  # bits
 _NOT_YET = "layout.not-yet"  # the finding of a folder whose files are listed and not read as one checkpoint
 _COUNTS = ("global_step", "step", "iteration", "samples", "tokens", "epoch", "completed_epochs")
+_STEPS = ("global_step", "step", "iteration")
+_OWN_LOOPS = ("plain", "nanogpt", "accelerate")  # others step without asking but for a loss scale
+_SKIPPED = 2  # steps
 _ZERO_FILES = ("_optim_states.pt", "zero/optimizer_state.pt")
 _ZERO_KEY = "base_optimizer_state"
 
@@ -138,6 +141,17 @@ def trained(checkpoint: Checkpoint) -> str:
         if value is not None and value > 0:
             return f"{scheduler.name} last_epoch {figure(value)}"
     return ""
+
+
+def may_be_skipped(checkpoint: Checkpoint) -> bool:
+    """Whether a loop of one's own counts so few steps that a guard of its own may have skipped all of them.
+
+    Such guards leave out steps over losses or gradients that are none, as the first of a run often are; a loss scale
+    need not be there.
+    """
+    counted = [c for c in checkpoint.counters if not c.key.endswith("(random_states)")]
+    steps = [v for c in counted if c.name in _STEPS and (v := number(c.value)) is not None and v > 0]
+    return checkpoint.layout in _OWN_LOOPS and bool(steps) and max(steps) <= _SKIPPED
 
 
 def pairs(case: Case) -> Iterator[tuple[OptimizerState, OptimizerState]]:

@@ -28,6 +28,14 @@ _CALLED: Final[Mapping[str, tuple[str, ...]]] = {
     "ChainedScheduler": ("step",),
 }  # fmt: skip
 _AT_LOAD: Final = {"CyclicLR": "_init_scale_fn", "ReduceLROnPlateau": "_init_is_better", "SWALR": "_set_anneal_func"}
+_BY_MODE: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "CyclicLR": (
+        "mode",
+        {m: f"_{m}_scale_fn" for m in ("triangular", "triangular2", "exp_range")},
+    ),
+    "OneCycleLR": ("_anneal_func_type", {"cos": "_annealing_cos", "linear": "_annealing_linear"}),
+    "SWALR": ("_anneal_strategy", {"cos": "_cosine_anneal", "linear": "_linear_anneal"}),
+}
 _LATER: Final = {"ReduceLROnPlateau": "_reduce_lr"}  # when it lowers the rate
 _WITHOUT = ("SequentialLR", "ChainedScheduler")  # whose steps leave the optimizer to those inside
 
@@ -36,7 +44,9 @@ def hidden(
     name: str, fields: Mapping[Any, Value], path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Keys of one scheduler that make its load or its next step raise: the place, and what is raised where."""
-    calls = _CALLED.get(name, ())
+    mode, by_mode = _BY_MODE.get(name, ("", {}))
+    asked = by_mode.get(str(fields.get(mode)), "")
+    calls = (*_CALLED.get(name, ()), *([asked] if asked else []))
     for key in (_AT_LOAD.get(name, ""), *calls, _LATER.get(name, "")):
         if not key or key not in fields or isinstance(fields[key], Opaque | GlobalRef):
             continue

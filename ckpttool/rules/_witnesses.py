@@ -7,7 +7,7 @@ are two.
 from collections.abc import Mapping
 from typing import Any
 
-from ckpttool.model import SchedulerState
+from ckpttool.model import OptimizerState, SchedulerState
 from ckpttool.protocols import Case
 from ckpttool.rules._bounded import whole
 from ckpttool.rules._counts import counts_of, partner
@@ -41,6 +41,9 @@ def steps_said(case: Case, scheduler: SchedulerState, *, with_optimizer: bool = 
 
 def calls_of(fields: Mapping[Any, Value]) -> int | None:
     """Where `_step_count` says that a scheduler stands; a new one is called once."""
+    inside = fields.get("_schedulers")
+    if "_step_count" not in fields and isinstance(inside, list) and inside and isinstance(inside[0], dict):
+        fields = inside[0]  # all of a ChainedScheduler step together
     calls = whole(fields.get("_step_count"))
     return calls - 1 if calls is not None and calls >= 1 else None
 
@@ -63,4 +66,15 @@ def sole(case: Case, scheduler: SchedulerState) -> bool:
         s for s in case.checkpoint.schedulers if s is not scheduler and not (ranked and s.at.path == scheduler.at.path)
     )
     driven = driven_by(case.checkpoint, scheduler)
-    return not any(o is d for other in others for o in driven_by(case.checkpoint, other) for d in driven)
+    shared = any(o is d for other in others for o in driven_by(case.checkpoint, other) for d in driven)
+    return not shared and not handed_over(scheduler, driven)
+
+
+def handed_over(scheduler: SchedulerState, driven: tuple[OptimizerState, ...]) -> bool:
+    """Whether SWALR was made over the same groups, in which it leaves its rate.
+
+    Source: torch/optim/swa_utils.py (2.13), `SWALR.__init__`
+    """
+    if "anneal_epochs" in scheduler.fields:
+        return False
+    return any("swa_lr" in group.hyperparameters for o in driven for group in o.groups)

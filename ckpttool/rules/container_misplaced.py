@@ -9,6 +9,8 @@ from ckpttool.model import Checkpoint, SchedulerState
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._held_values import (
     Outcome,
+    as_custom,
+    as_loader,
     as_optimizer,
     as_scaler,
     as_scheduler,
@@ -24,6 +26,8 @@ _OPTIMIZER = re.compile(r"optimizer(?:_\d+)?\.bin|optimizer\.pt")
 _SCHEDULER = re.compile(r"scheduler(?:_\d+)?\.bin|scheduler\.pt")
 _RANDOM = re.compile(r"random_states_\d+\.pkl|rng_state(?:_\d+)?\.pth")
 _SCALER = re.compile(r"scaler\.pt")
+_LOADER = re.compile(r"dl_state_dict(?:_\d+)?\.bin")
+_CUSTOM = re.compile(r"custom_checkpoint_\d+\.pkl")
 _KINDS = (
     (_OPTIMIZER, "an optimizer"),
     (_SCHEDULER, "a scheduler"),
@@ -40,7 +44,8 @@ class Misplaced:
     What: in folders of Accelerate and of the Hugging Face Trainer, weights, optimizer, scheduler, loss scale and random
     states under other names (`optimizer_0.bin`, `model2.safetensors`, the Trainer's `optimizer.bin` without FSDP),
     where the file of the right name is not there; and what each of those of a right name holds: a scheduler in the
-    optimizer's file, or no dict at all (of random states `rng.unusable` tells).
+    optimizer's file, or no dict at all (of random states `rng.unusable` tells); of Accelerate also the position of a
+    stateful loader, and of a registered object nothing where the run's other checkpoints hold a state.
 
     Why: files are renamed and swapped by hand, by a copy that numbers its duplicates, or by a script for the other
     library. Of some names the trainer says nothing: the Trainer looks for a pair of files and takes neither where one
@@ -51,7 +56,8 @@ class Misplaced:
 
     Reference: accelerate/checkpointing.py `load_accelerator_state`, accelerate 1.15; transformers/trainer.py
     `_load_optimizer_and_scheduler`, `_load_rng_state` and `_load_scaler`, transformers 5.24; torch/optim/optimizer.py
-    and lr_scheduler.py `load_state_dict`, torch 2.13.
+    and lr_scheduler.py `load_state_dict`, torch 2.13; torchdata/stateful_dataloader/stateful_dataloader.py,
+    torchdata 0.11.
     """
 
     code: ClassVar[str] = "container.misplaced"
@@ -93,9 +99,16 @@ def _outcome(case: Case, file: str) -> Outcome | None:
     if _OPTIMIZER.fullmatch(file):
         return as_optimizer(root)
     if _SCHEDULER.fullmatch(file):
-        return as_scheduler(root, _classes(case, file))
+        return as_scheduler(root, _classes(case, file), driven=_is_driven(case, file))
     if _SCALER.fullmatch(file):
         return as_scaler(root)
+    if case.checkpoint.layout != "accelerate":
+        return None
+    if _LOADER.fullmatch(file):
+        return as_loader(root)
+    if _CUSTOM.fullmatch(file):
+        held = (c.contents.get(file) for c in siblings(case))
+        return as_custom(root, [c.root for c in held if c is not None])
     return None
 
 
@@ -106,6 +119,12 @@ def _classes(case: Case, file: str) -> Sequence[str]:
         return () if any(word in kind.lower() for word in _NO_LAMBDA) else ("LambdaLR",)
     found: Iterator[SchedulerState] = (s for c in siblings(case) for s in c.schedulers if s.at.file == file)
     return next((s.candidates for s in found if s.candidates), ())
+
+
+def _is_driven(case: Case, file: str) -> bool:
+    """Whether the param groups keep what torch's schedulers put there, and the file's keys are not another library's."""
+    known = any(s.candidates for s in case.checkpoint.schedulers if s.at.file == file)
+    return not known and any("initial_lr" in g.hyperparameters for o in case.checkpoint.optimizers for g in o.groups)
 
 
 def _elsewhere(checkpoint: Checkpoint, file: str) -> str:

@@ -1,5 +1,6 @@
 """Training stopped inside an epoch, and where in the data was not saved."""
 
+import re
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from ckpttool.rules._loops import LOOPS, loops_of
 from ckpttool.rules._places import place
 
 _ORDER = ("_sampler_iter_state", "_index_sampler_state", "fetcher_state", "dataset_state")
+_LOADER = re.compile(r"dl_state_dict(?:_\d+)?\.bin")  # container.misplaced tells what it holds
 _INSIDE = ("batch_idx", "batch", "iter_in_epoch", "step_in_epoch")  # counters that start over with each epoch
 
 
@@ -69,7 +71,8 @@ class DataPositionMissing:
 
     def _accelerate(self, checkpoint: Checkpoint) -> Iterator[Finding]:
         """`sampler.bin` is hardly ever written; `dl_state_dict.bin` only for stateful loaders."""
-        if not checkpoint.data and checkpoint.optimizers:
+        kept = checkpoint.data or any(_LOADER.fullmatch(part.name) for part in checkpoint.files)
+        if not kept and checkpoint.optimizers:
             message = "Accelerate kept no position in the data: the script skips the batches of the epoch itself"
             hint = "skip_first_batches after set_epoch, or use_stateful_dataloader=True"
             yield self._finding(Severity.NOTE, "", message, hint)

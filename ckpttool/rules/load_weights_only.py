@@ -6,10 +6,12 @@ from typing import ClassVar
 
 from ckpttool.arrival import stands
 from ckpttool.blocks import Finding, Severity
-from ckpttool.model import GlobalUse
+from ckpttool.model import At, Contents, GlobalUse
 from ckpttool.protocols import Case, Needs
-from ckpttool.rules._globals import NUMPY_GLOBALS, named, of_files
+from ckpttool.rules._globals import NUMPY_GLOBALS, named, of_files, refused_dtypes
 from ckpttool.rules._loaders import Loader, Unpickling, consequence, loader_of
+from ckpttool.rules._places import place
+from ckpttool.rules._rng_slots import FILES
 from ckpttool.values import Trust
 
 
@@ -21,11 +23,17 @@ def _was_loaded(case: Case, file: str) -> bool:
     return any(os.path.realpath(o.path) == path and not o.refused for o in case.facts.opened)
 
 
+def _holds_random_states(case: Case, file: str) -> bool:
+    pattern = FILES.get(case.checkpoint.layout)
+    return pattern is not None and pattern.fullmatch(file) is not None
+
+
 class WeightsOnly:
     """The file names globals that `torch.load(weights_only=True)`, the default since torch 2.6, does not accept.
 
     What: the globals that each pickle names, against torch's list and what Accelerate and the Trainer add to it; for
-    each loader how it loads. Nothing is imported for it. numpy scalars, `argparse.Namespace`, paths, `defaultdict`,
+    each loader how it loads. Nothing is imported for it. Of numpy they add arrays, and of those dtypes only uint32, of
+    random states: any other dtype is refused, too (in random states `rng.unusable` says so). numpy scalars, `argparse.Namespace`, paths, `defaultdict`,
     OmegaConf and classes of one's own are the usual ones.
 
     Why: the trainer raises `UnpicklingError`. Where the script itself calls `torch.load`, it may pass
@@ -56,6 +64,8 @@ class WeightsOnly:
                 yield self._dangerous(loader, where, dangerous)
             elif refused and loader.call and loader.unpickling is not Unpickling.ANYTHING:
                 yield self._refused(loader, where, refused, pickled=contents.container == "pickle")
+            elif added and not _holds_random_states(case, file):
+                yield from self._of_numpy(loader, file, contents)
 
     def _dangerous(self, loader: Loader, where: str, uses: list[GlobalUse]) -> Finding:
         refusing = loader.unpickling in (Unpickling.WEIGHTS_ONLY, Unpickling.WITH_NUMPY) and loader.call
@@ -67,6 +77,17 @@ class WeightsOnly:
             message=f"loading it the usual way would run code: {named(uses)}{raises}",
             hint="do not load this file with pickle or torch.load(weights_only=False); ask where it comes from",
         )
+
+    def _of_numpy(self, loader: Loader, file: str, contents: Contents) -> Iterator[Finding]:
+        """Of dtypes that are refused the first."""
+        for path, held in refused_dtypes(contents):
+            severity, said = consequence(loader, "UnpicklingError")
+            message = f"it is {held}; of numpy's only uint32 is on the list that its torch.load is given; {said}"
+            hint = f"ckpt convert {file} OUT.pt --plain makes tensors of arrays; or save them as tensors"
+            yield Finding(
+                code=self.code, severity=severity, where=place(At(file, path)), message=message, hint=hint
+            )  # fmt: skip
+            return
 
     def _refused(self, loader: Loader, where: str, uses: list[GlobalUse], *, pickled: bool) -> Finding:
         lacks = f"torch's list lacks {named(uses)}"

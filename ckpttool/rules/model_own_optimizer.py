@@ -104,9 +104,9 @@ class OwnOptimizer:
             code=self.code,
             severity=Severity.ERROR,
             where=place(optimizer.at, "state"),
-            message=f"{how}, by the shapes of the weights in the groups' order: load_state_dict takes it, and the first "
-            "step() raises RuntimeError about sizes that must match",
-            hint="number the states as the groups list their parameters, or resume from a checkpoint that was not edited",
+            message=f"{how}, by the shapes of the weights in the groups' order: load_state_dict takes it, and the "
+            "first step() raises RuntimeError about sizes that must match",
+            hint="number the states as the groups list their parameters, or resume from a checkpoint that is as saved",
         )
 
     def _missing(self, case: Case, pair: Alignment, excess: Counter[Shape]) -> Finding:

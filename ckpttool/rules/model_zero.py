@@ -19,7 +19,8 @@ class Zero:
     """Weights that are zero as no training leaves them.
 
     What: with `--values`, every matrix of the model zero; a matrix that is zero where no state of its shape has zero
-    moments, so that the optimizer moved it away from zero; a `running_var` with numbers below zero.
+    moments, so that the optimizer moved it away from zero; a `running_var` with numbers below zero, or all zero in a
+    layer that counted batches.
 
     Why: they load like any others. A model of zeros has gradients of zero; a variance below zero makes NaN in eval.
 
@@ -42,6 +43,13 @@ class Zero:
                 f"{count(len(below), 'variance')} of the model {'has' if len(below) == 1 else 'have'} numbers below 0"
             )
             yield self._said(below[0], f"{what}: {below[0].name}; a root of it is NaN when the model evaluates")
+        flat = [s for s in model if s.zero and _was_tracked(case.checkpoint, s.name)]
+        if flat:
+            more = f", as {count(len(flat) - 1, 'other')} {'is' if len(flat) == 2 else 'are'}" if len(flat) > 1 else ""  # noqa: PLR2004  # one other
+            what = f"{flat[0].name} is all zero{more}, after batches that its layer counted"
+            yield self._said(
+                flat[0], f"{what}: it was 1 at first, and the model evaluates with a root of eps in its place"
+            )
         if any(is_adapter(w) for w in case.checkpoint.weights) or not resumes(case.checkpoint):
             return
         matrices = [s for s in model if len(s.tensor.shape) >= _MATRIX and s.tensor.dtype.is_floating]
@@ -64,6 +72,17 @@ class Zero:
             message=message,
             hint="resume from a checkpoint whose weights are whole",
         )
+
+
+def _was_tracked(checkpoint: Checkpoint, name: str) -> bool:
+    """Whether a name is of a variance whose layer counted batches, of which each leaves nine tenths of it."""
+    module, _, last = name.rpartition(".")
+    if last != "running_var":
+        return False
+    counts = (
+        w.tensors.get(f"{module}.num_batches_tracked" if module else "num_batches_tracked") for w in checkpoint.weights
+    )
+    return any((number(n) or 0) > 0 for n in counts if n is not None)
 
 
 def _moved(case: Case) -> set[Shape]:

@@ -7,7 +7,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import count_of, params_of, state_of, trained, unseen, whole
+from ckpttool.rules._optimizers import count_of, may_be_skipped, params_of, state_of, trained, unseen, whole
 from ckpttool.rules._places import count, place
 from ckpttool.values import Value
 
@@ -17,7 +17,8 @@ class OptimizerEmptyState:
 
     What: `state` is empty and the class is one that keeps state. Plain SGD (momentum 0) keeps none, and an optimizer
     that was never stepped has none: where nothing says that steps were taken it is a note, and where other optimizers
-    are beside it or all steps may have been skipped for overflow, a warning.
+    are beside it or all steps may have been skipped, for overflow or, of one or two, by a guard of the script's own, a
+    warning.
 
     Why: `Optimizer.load_state_dict` takes it without a word. Moments and step count start at zero, as on the first
     step of training.
@@ -65,6 +66,7 @@ def _severity(case: Case, optimizer: OptimizerState, at: str) -> Severity:
     others_stepped = any(o.state for o in checkpoint.optimizers if o is not optimizer)
     # Good steps since the last change of the scale: none may mean that all were skipped.
     maybe_skipped = any(s.enabled and not s.growth_tracker for s in checkpoint.scalers)
+    maybe_skipped = maybe_skipped or may_be_skipped(checkpoint)
     return Severity.WARNING if others_stepped or maybe_skipped else Severity.SILENT
 
 

@@ -122,10 +122,10 @@ class OptimizerIndexGap:
         elif numbers != sorted(numbers) and max(numbers) < len(numbers):
             yield from self._order(seen, numbers)
         elif seen.surplus:
-            few = count(seen.surplus, "id")
+            few, held = count(seen.surplus, "id"), len(numbers) - seen.surplus
             message = (
-                f"the groups list {len(numbers):,} parameters, the model beside them has {len(numbers) - seen.surplus:,}"
-                f", and {few} {'has' if seen.surplus == 1 else 'have'} neither weight nor state: {_REFUSED}"
+                f"the groups list {len(numbers):,} parameters, the model beside them has {held:,}, and {few} "
+                f"{'has' if seen.surplus == 1 else 'have'} neither weight nor state: {_REFUSED}"
             )
             hint = "take the ids that no parameter had out of the groups"
             yield self._said(Severity.ERROR, where, message, hint)

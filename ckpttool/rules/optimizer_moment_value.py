@@ -38,8 +38,8 @@ class OptimizerMomentValue:
     What: negative numbers in what is made of squares or absolute values (`exp_avg_sq`, `square_avg`, `sum`,
     `exp_inf`, …); where `exp_avg` holds none then, the two were exchanged. `exp_avg` all zero beside squares that are
     not, after so few steps that it cannot have faded; squares all zero beside `exp_avg` that is not. Every moment zero
-    after more than one step, or moments that are not at step 0. Both moments zero for some parameters is right: their
-    gradients were.
+    after more than one step, or moments that are not at step 0. All zero for some parameters alone is a warning: their
+    gradients may have been zero.
 
     Why: the root of a negative number is NaN, and so is each weight after the first step. Zero squares make updates a
     million times too large, zero means take the momentum away.
@@ -70,6 +70,7 @@ class OptimizerMomentValue:
                 yield from self._all_zero(optimizer, params)
             else:
                 yield from self._contradicting(optimizer, params)
+                yield from self._alone(optimizer, params)
 
     def _said(self, optimizer: OptimizerState, first: _Param, key: str, message: str, severity: Severity) -> Finding:
         where = place(optimizer.at, "state", step_to(first.label, first.param), key)
@@ -110,6 +111,16 @@ class OptimizerMomentValue:
         what = f"every moment of {count(len(params), 'parameter')} is zero after {max(steps):g} steps"
         message = f"{what}: the trained state is lost, and each starts anew with a bias correction that is over"
         yield self._said(optimizer, params[0], next(iter(params[0].scans)), message, Severity.SILENT)
+
+    def _alone(self, optimizer: OptimizerState, params: list[_Param]) -> Iterator[Finding]:
+        """Parameters whose every moment is zero, while others have some: no gradient ever reached them, or a loss."""
+        # In the first step the gradients of what stands before a gate of zeros are zero, too.
+        idle = [p for p in params if p.step is not None and p.step > 1 and all(s.zero for s in p.scans.values())]
+        if idle:
+            first = idle[0]
+            what = f"every moment of {first.label} is zero after {first.step:g} steps{_more(idle)}"
+            message = f"{what}, and those of others are not: right only where each of its gradients was zero"
+            yield self._said(optimizer, first, next(iter(first.scans)), message, Severity.WARNING)
 
     def _contradicting(self, optimizer: OptimizerState, params: list[_Param]) -> Iterator[Finding]:
         for mean, squares in _MEANS:

@@ -19,8 +19,8 @@ class OptimizerPartialState:
 
     What: parameters that the groups list and `state` does not know. That is right for parameters that are frozen or
     that the model never used, so it is a warning; where an earlier checkpoint of the run had the state it is silent,
-    as torch never drops one, and so it is for a single weight whose bias has a state. A state
-    that lacks one of its class's keys is an error.
+    as torch never drops one, and so it is in the Trainer for a single weight whose bias has a state, as the Trainer
+    steps nothing that is frozen. A state that lacks one of its class's keys is an error.
 
     Why: such a parameter starts with new moments when it gets a gradient, in the middle of training. A missing key
     raises: `step` while loading, the others in the first step. torch.distributed.checkpoint raises on any gap.
@@ -37,12 +37,27 @@ class OptimizerPartialState:
         """At most one finding for lacking states and one for lacking keys, an optimizer."""
         yield from unseen(self.code, case)
         for optimizer in whole(case):
-            if "LBFGS" in optimizer.candidates:  # all of its state lies under the first parameter
+            if "LBFGS" in optimizer.candidates:
+                yield from self._of_lbfgs(optimizer)
                 continue
             lacking = [(label, param) for at, label, param in params_of(optimizer) if _lacks(optimizer, at, param)]
             if lacking and len(lacking) < count_of(optimizer):
                 yield self._said(case, optimizer, lacking)
             yield from self._keys(optimizer)
+
+    def _of_lbfgs(self, optimizer: OptimizerState) -> Iterator[Finding]:
+        """All of its state lies under the first parameter, and it looks nowhere else."""
+        first, *others = [param for _, _, param in params_of(optimizer)]
+        astray = next((param for param in others if isinstance(param, int | str) and state_of(optimizer, param)), None)
+        if astray is not None and not state_of(optimizer, first):
+            yield Finding(
+                code=self.code,
+                severity=Severity.SILENT,
+                where=place(optimizer.at, "state", astray),
+                message="LBFGS keeps all of its state under its first parameter, and it lies under another: "
+                "load_state_dict takes it silently, and its history starts anew",
+                hint="put it under the first id that param_groups lists",
+            )
 
     def _said(self, case: Case, optimizer: OptimizerState, lacking: list[tuple[str, Value]]) -> Finding:
         what = f"{len(lacking):,} of {count(count_of(optimizer), 'parameter')}"
@@ -55,10 +70,10 @@ class OptimizerPartialState:
             )
             hint = f"resume from {before.path}"
             severity = Severity.SILENT
-        elif (partner := _partner(optimizer, lacking)) is not None:
+        elif (partner := _partner(case.checkpoint, optimizer, lacking)) is not None:
             message = (
-                f"{what} without state: {lacking[0][0]}, while {partner} beside it has one, and both get their "
-                "gradients together; load_state_dict takes it silently, and its moments start anew"
+                f"{what} without state: {lacking[0][0]}, while {partner} beside it has one, and the Trainer steps none "
+                "that is frozen; load_state_dict takes it silently, and its moments start anew"
             )
             hint = "resume from a checkpoint whose state is whole"
             severity = Severity.SILENT
@@ -96,10 +111,14 @@ class OptimizerPartialState:
             )
 
 
-def _partner(optimizer: OptimizerState, lacking: list[tuple[str, Value]]) -> str | None:
-    """The bias beside the only weight that has no state; None where more lack one. A bias alone may well be frozen."""
+def _partner(checkpoint: Checkpoint, optimizer: OptimizerState, lacking: list[tuple[str, Value]]) -> str | None:
+    """The bias beside the only weight that has no state; None where more lack one.
+
+    A loop may give its optimizer frozen parameters, the Trainer gives it none; and a weight gets its gradient with its
+    bias. (transformers 5.24 trainer.py, `create_optimizer`)
+    """
     module, _, name = lacking[0][0].rpartition(".")
-    if len(lacking) > 1 or name != "weight":
+    if checkpoint.layout != "hf-trainer" or len(lacking) > 1 or name != "weight":
         return None
     return next((label for _, label, _ in params_of(optimizer) if label == f"{module}.bias"), None)
 

@@ -5,12 +5,13 @@ from typing import Any, ClassVar
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import tensors_in
+from ckpttool.layouts import some
 from ckpttool.model import At, Contents
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._generators import CALLS, Refusal, kind, refusal
 from ckpttool.rules._globals import NUMPY_GLOBALS
 from ckpttool.rules._places import place
-from ckpttool.rules._rng_slots import CUDA, FILES, KEYS, slots
+from ckpttool.rules._rng_slots import CUDA, FILES, KEYS, Slot, slots
 from ckpttool.values import KeyPath, TensorRef, Trust, Value
 
 _TRAINER = "_load_rng_state of transformers/trainer.py"
@@ -25,8 +26,9 @@ class RngUnusable:
     What: for Python the tuple (3, 625 integers, next gauss), for numpy the tuple ('MT19937', 624 words, position,
     has_gauss, cached_gaussian) or the dict of a bit generator, for torch a contiguous ByteTensor of 5,056 bytes on the
     CPU and of 16 for each CUDA device; and the keys that Accelerate and the Trainer always write. Both load arrays of
-    numpy only where they are of uint32, as its words are. In a script's file, keys that name their generator:
-    `torch_rng_state`, `rng.numpy`.
+    numpy only where they are of uint32, as its words are. In a script's file, keys that name their generator,
+    `torch_rng_state`, `rng.numpy`, or states under `rng`, `rng_state`, `generator_state` that are of one by their form.
+    Of torch's own on the CPU, whether it was seeded and how far it came are read.
 
     Why: the generator raises, and the Trainer and most scripts with it. Accelerate restores Python, numpy and torch in
     that order in one `try`: it goes on without the one and all after it, and says so at INFO only.
@@ -45,13 +47,12 @@ class RngUnusable:
         pattern = FILES.get(checkpoint.layout)
         for file, contents in checkpoint.contents.items():
             if pattern is not None and pattern.fullmatch(file) and not _is_refused(contents):
-                yield from self._of_trainer(case, file, contents)
+                yield from self._of_trainer(checkpoint.layout, file, contents)
         for slot in slots(checkpoint):
-            if wrong := _refusal(case, slot.generator, slot.value):
-                yield self._of_script(slot.at, slot.generator, wrong)
+            if wrong := refusal(slot.generator, slot.value):
+                yield self._of_script(slot, wrong)
 
-    def _of_trainer(self, case: Case, file: str, contents: Contents) -> Iterator[Finding]:
-        layout = case.checkpoint.layout
+    def _of_trainer(self, layout: str, file: str, contents: Contents) -> Iterator[Finding]:
         root = contents.root
         if (array := _refused_array(contents)) is not None:
             yield self._of_loading(layout, array, file)
@@ -59,12 +60,15 @@ class RngUnusable:
         if not isinstance(root, dict):
             yield self._not_a_dict(layout, file, root)
             return
+        absent = [key for key in KEYS[layout] if key not in root]
+        if absent:
+            says = f"{some(absent)} {'are' if len(absent) > 1 else 'is'} not there"
+            lost = _lost(layout, KEYS[layout][absent[0]], root) if layout == "accelerate" else ""
+            yield self._finding(place(At(file), absent[0]), Refusal("KeyError", says), "the look-up", lost)
         for key, generator in KEYS[layout].items():
-            wrong = _refusal(case, generator, root[key]) if key in root else Refusal("KeyError", "it is not there")
-            if wrong is not None:
-                by = CALLS[generator] if key in root else "the look-up"
+            if key in root and (wrong := refusal(generator, root[key])):
                 lost = _lost(layout, generator, root) if layout == "accelerate" else ""
-                yield self._finding(place(At(file), key), wrong, by, lost)
+                yield self._finding(place(At(file), key), wrong, CALLS[generator], lost)
         device = CUDA[layout]
         if root.get(device) and (wrong := refusal("cuda", root[device])):
             yield self._of_device(layout, place(At(file), device), wrong)
@@ -90,7 +94,7 @@ class RngUnusable:
         raised = f"{wrong.says}: {by} raises {wrong.exception}"
         if not lost:
             return self._say(Severity.ERROR, where, f"{raised}, in {_TRAINER}")
-        return self._say(Severity.SILENT, where, f"{raised}, which {_ACCELERATE} {_LOGGED}: {lost}")
+        return self._say(Severity.SILENT, where, f"{raised}; {_ACCELERATE} {_LOGGED}: {lost}")
 
     def _of_device(self, layout: str, where: str, wrong: Refusal) -> Finding:
         """Both trainers go on without the states of devices; where there is no such device nothing is lost."""
@@ -98,11 +102,15 @@ class RngUnusable:
         said = f"{wrong.says}: on CUDA {CALLS['cuda']} raises {wrong.exception}; {caller}"
         return self._say(Severity.SILENT, where, said)
 
-    def _of_script(self, at: At, generator: str, wrong: Refusal) -> Finding:
+    def _of_script(self, slot: Slot, wrong: Refusal) -> Finding:
+        call = CALLS[slot.generator]
         if not wrong.exception:
-            said = f"{wrong.says}: {CALLS[generator]} takes it, and draws other numbers"
-            return self._say(Severity.SILENT, place(at), said)
-        return self._say(Severity.ERROR, place(at), f"{wrong.says}: {CALLS[generator]} raises {wrong.exception}")
+            said = f"{wrong.says}: {call} takes it, and draws other numbers"
+            return self._say(Severity.SILENT, place(slot.at), said)
+        said = f"{wrong.says}: {call} raises {wrong.exception}"
+        if not slot.sure:
+            return self._say(Severity.WARNING, place(slot.at), f"{said}, unless the script takes it for something else")
+        return self._say(Severity.ERROR, place(slot.at), said)
 
     def _say(self, severity: Severity, where: str, message: str) -> Finding:
         return Finding(code=self.code, severity=severity, where=where, message=message, hint=_HINT)
@@ -126,13 +134,3 @@ def _refused_array(contents: Contents) -> tuple[KeyPath, TensorRef] | None:
         if held.kind == "ndarray" and (held.dtype.family, held.dtype.bits) != ("uint", 32):
             return path, held
     return None
-
-
-def _refusal(case: Case, generator: str, value: Value) -> Refusal | None:
-    """What the structure says of a state, and of torch's own the values where they are read."""
-    wrong = refusal(generator, value)
-    if wrong is None and generator == "torch" and case.values is not None and isinstance(value, TensorRef):
-        storage = value.storage
-        if storage is not None and not any(storage.read()[value.storage_offset :][: value.numel]):
-            return Refusal("RuntimeError", "all its bytes are 0, which no Mersenne Twister holds")
-    return wrong

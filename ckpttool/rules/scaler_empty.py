@@ -10,19 +10,22 @@ from ckpttool.rules._trained import Precision, enabled_scales, said_precision, s
 
 _RAISED = "RuntimeError in GradScaler.load_state_dict (torch/amp/grad_scaler.py): The source state dict is empty"
 _PLUGIN = "MixedPrecision"
+_TRAINERS = {"accelerate": "Accelerate", "hf-trainer": "the Trainer"}
 
 
 class ScalerEmpty:
     """The state of a loss scaler that was disabled.
 
     What: `{}` where a scaler's state is kept. It is right for bfloat16 and float32, and then a note; where arguments
-    say float16, or another checkpoint of the run has a loss scale, the scaler was disabled by mistake.
+    say float16, or another checkpoint of the run has a loss scale, the scaler was disabled by mistake. Accelerate, the
+    Trainer and Lightning make a scaler, and save one, only for float16.
 
     Why: a scaler that is enabled raises on it. `GradScaler("cuda")` disables itself where there is no CUDA.
 
     Example: `it holds {}, what a disabled scaler saves, and fp16=True: an enabled one raises RuntimeError`
 
-    Reference: torch/amp/grad_scaler.py `load_state_dict`, torch 2.13; lucidrains/lightweight-gan#103.
+    Reference: torch/amp/grad_scaler.py `load_state_dict`, torch 2.13; accelerate/accelerator.py
+    `Accelerator.__init__`, 1.15; lucidrains/lightweight-gan#103.
     """
 
     code: ClassVar[str] = "scaler.empty"
@@ -51,6 +54,8 @@ class ScalerEmpty:
             return f"{said.key}={said.value}"
         if case.checkpoint.layout == "lightning" and any(s.name == _PLUGIN for s in case.checkpoint.scalers):
             return f"Lightning writes {_PLUGIN} only where there is a scale"
+        if case.checkpoint.layout in _TRAINERS:
+            return f"{_TRAINERS[case.checkpoint.layout]} writes scaler.pt only where there is a scaler"
         scaled = next((c for c in siblings(case) if enabled_scales(c)), None)
         return (
             "" if scaled is None else f"{scaled.path.rstrip('/').rpartition('/')[2]} of the same run has a loss scale"

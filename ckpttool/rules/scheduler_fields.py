@@ -126,7 +126,8 @@ class SchedulerFields:
 
 def _gone(scheduler: SchedulerState, steps: NextSteps) -> bool:
     """Whether the scheduler's last step knew more groups than there are: `scheduler.lr-mismatch`."""
-    return len(last_rates(scheduler)) == len(base_rates(scheduler.fields)) > len(steps.groups)
+    last = last_rates(scheduler)
+    return len(last) == len(base_rates(scheduler.fields) or last) > len(steps.groups)
 
 
 def _groups_of(checkpoint: Checkpoint) -> int | None:

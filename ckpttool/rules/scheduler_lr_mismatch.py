@@ -15,7 +15,7 @@ from ckpttool.rules._scheduler_loading import class_of
 from ckpttool.rules._schedules import Schedule, base_rates, schedule_of
 from ckpttool.rules._trained import siblings
 from ckpttool.rules._trainer_schedules import trainer_rates
-from ckpttool.rules._witnesses import sole
+from ckpttool.rules._witnesses import handed_over, sole
 
 _HINT = "load the optimizer after the scheduler is made, or resume from a checkpoint where both agree"
 _FROM_BASE = (
@@ -74,7 +74,7 @@ class SchedulerLrMismatch:
             form = shown
         known = rates[: len(bases)]  # groups added later have no base
         if last and not alike(rates, last):
-            if not _driven_by_another(case, scheduler, optimizer):
+            if not _driven_by_another(case, scheduler, optimizer) and not handed_over(scheduler, (optimizer,)):
                 yield self._apart(scheduler, optimizer, form)
         elif (
             schedule and form is not None and schedule.certain and step is not None and not follows(known, form, bases)
@@ -130,6 +130,8 @@ class SchedulerLrMismatch:
         if name == "CyclicLR" and scheduler.fields.get("cycle_momentum") is True:
             yield from self._momentums(scheduler, optimizer)
         rates = rates_of(optimizer)
+        if name == "LambdaLR" and not odd and sole(case, scheduler):
+            yield from self._at_nothing(case, optimizer, bases)
         if name not in _FROM_BASE or not odd or not sole(case, scheduler):
             return
         which = base_or_first(case, scheduler, optimizer)
@@ -143,6 +145,21 @@ class SchedulerLrMismatch:
             message=f"base_lrs is {said(bases)}, initial_lr of the groups {said(first)}: {name} works later "
             f"rates out from base_lrs{open_}",
             hint="resume from a checkpoint where both agree",
+        )
+
+    def _at_nothing(self, case: Case, optimizer: OptimizerState, bases: Sequence[float]) -> Iterator[Finding]:
+        """One group that does not learn while the others do, and did in the run's other checkpoints."""
+        rates = rates_of(optimizer)
+        still = [n for n, (rate, base) in enumerate(zip(rates, bases, strict=False)) if rate == 0 < base]
+        if not still or len(still) == len(rates) or any(0 in rates_of(o) for s in siblings(case) for o in s.optimizers):
+            return
+        yield Finding(
+            code=self.code,
+            severity=Severity.WARNING,
+            where=place(optimizer.at, "param_groups", still[0], "lr"),
+            message=f"lr is 0, and that of other groups {said([rate for rate in rates if rate])}: its function gives 0 "
+            "there, or the rate was set by hand",
+            hint=_HINT,
         )
 
     def _momentums(self, scheduler: SchedulerState, optimizer: OptimizerState) -> Iterator[Finding]:
@@ -169,8 +186,8 @@ class SchedulerLrMismatch:
         if not optimizer.groups or len(last) == len(optimizer.groups):
             return None
         added = len(optimizer.groups) > len(last)
-        if not added and len(base_rates(scheduler.fields)) == len(last):
-            return self._groups_gone(scheduler, optimizer, len(last))
+        if not added and len(base_rates(scheduler.fields) or last) == len(last):
+            return self._groups_gone(optimizer, len(last))
         return Finding(
             code=self.code,
             severity=Severity.NOTE if added else Severity.WARNING,
@@ -180,7 +197,7 @@ class SchedulerLrMismatch:
             hint="" if added else "resume from a checkpoint whose scheduler was saved with its optimizer",
         )
 
-    def _groups_gone(self, scheduler: SchedulerState, optimizer: OptimizerState, groups: int) -> Finding:
+    def _groups_gone(self, optimizer: OptimizerState, groups: int) -> Finding:
         """The scheduler's last step set the rates of more groups than there are, so its script makes as many."""
         return Finding(
             code=self.code,

@@ -7,7 +7,7 @@ from typing import ClassVar
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import At, Checkpoint, OptimizerState
 from ckpttool.protocols import Case, Needs
-from ckpttool.rules._learning_rates import alike, rates_of, said
+from ckpttool.rules._learning_rates import alike, last_rates, rates_of, said
 from ckpttool.rules._places import place
 from ckpttool.rules._siblings import fall_back
 from ckpttool.rules._trained import siblings
@@ -45,14 +45,13 @@ class SchedulerMissing:
         checkpoint = case.checkpoint
         if checkpoint.layout == "accelerate":
             yield from self._accelerate(case)
+        yield from self._averaging(case)
         if checkpoint.schedulers or _unread(checkpoint) or checkpoint.layout in (*_FROM_EPOCH, *_OWN):
             return
         if checkpoint.layout == "hf-trainer":
-            if all(part.name != "scheduler.pt" for part in checkpoint.files):  # else it holds something else
+            if all(part.name != "scheduler.pt" for part in checkpoint.files):  # else see container.misplaced
                 yield from self._trainer(case)
-            else:
-                yield from self._emptied(case)
-        elif checkpoint.layout != "accelerate" or not self._absent(case):
+        elif checkpoint.layout != "accelerate" or not (_numbers(checkpoint) or self._absent(case)):
             yield from list(self._emptied(case)) or self._driven(case)
 
     def _trainer(self, case: Case) -> Iterator[Finding]:
@@ -90,6 +89,23 @@ class SchedulerMissing:
         if not absent and full is not None and (lost := sorted(_numbers(full) - have)):
             absent.append((_file(lost[0]), f"{full.path} has one"))
         return absent
+
+    def _averaging(self, case: Case) -> Iterator[Finding]:
+        """SWALR took over from a scheduler that is here, and its own state is not."""
+        saved = case.checkpoint.schedulers
+        if not saved or any("anneal_epochs" in s.fields for s in saved):
+            return
+        for optimizer in case.checkpoint.optimizers:
+            averaged = any("swa_lr" in group.hyperparameters for group in optimizer.groups)
+            if averaged and not any(alike(rates_of(optimizer), last_rates(s)) for s in saved):
+                yield Finding(
+                    code=self.code,
+                    severity=Severity.WARNING,
+                    where=place(optimizer.at, "param_groups", 0, "swa_lr"),
+                    message=f"SWALR drove the optimizer last (lr {said(rates_of(optimizer))}), and its state was not "
+                    "saved: unless the script works it out from its counters, it anneals anew",
+                    hint="save the state_dict() of both schedulers",
+                )
 
     def _emptied(self, case: Case) -> Iterator[Finding]:
         """A state without anything in it, of a scheduler that drove the optimizer."""
@@ -138,13 +154,17 @@ def _keys(optimizer: OptimizerState) -> set[str]:
 
 
 def _empty(checkpoint: Checkpoint) -> At | None:
-    """Where a state of nothing is: under the key of a scheduler, or a whole file of one."""
+    """Where a state of nothing is: under the key of a scheduler, or a whole file of one.
+
+    A list of no states is Lightning's way to say that there is no scheduler.
+    """
+    kinds = (dict, list) if checkpoint.layout == "plain" else (dict,)
     for name, contents in checkpoint.contents.items():
         root = contents.root
-        if "sched" in name.rsplit("/", 1)[-1] and isinstance(root, dict | list) and not root:
+        if "sched" in name.rsplit("/", 1)[-1] and isinstance(root, kinds) and not root:
             return At(name, ())
         for key, value in root.items() if isinstance(root, dict) else ():
-            if isinstance(key, str) and "sched" in key.lower() and isinstance(value, dict | list) and not value:
+            if isinstance(key, str) and "sched" in key.lower() and isinstance(value, kinds) and not value:
                 return At(name, (key,))
     return None
 

@@ -58,10 +58,11 @@ class SchedulerOffByOne:
             return  # or `last_epoch` contradicts its own `_step_count`: `scheduler.position`
         counted = steps_said(case, paced.scheduler, with_optimizer=False)
         rate = rate_says(case, paced.scheduler, paced.at, paced.due)
-        if rate_says(case, paced.scheduler, paced.due, paced.at) and not rate:
+        itself = calls in (None, paced.at)
+        if not paced.own and itself and rate_says(case, paced.scheduler, paced.due, paced.at):
             return  # it is by the rates that it stands elsewhere
         by_script = paced.at in counted and paced.due not in counted and not paced.own
-        if calls in (None, paced.at) and (by_script or rate):
+        if itself and (by_script or rate):
             yield self._optimizer(case, paced, severity, counted.get(paced.at, ""), rate=rate)
         else:
             yield self._schedule(paced, severity)
@@ -113,7 +114,7 @@ class SchedulerOffByOne:
             return  # `scheduler.position`
         counted = {*made, calls}
         sure = step not in counted or step + off in counted
-        if sure and steps.ahead == steps.with_("last_epoch", int(step) + off).ahead:
+        if sure and "last_epoch" in steps.fields and steps.ahead == steps.with_("last_epoch", int(step) + off).ahead:
             return  # it only counts
         there = f"lr is {said(rates)}, which {schedule.name} gives at step {step + off:,}"
         by_hand = (

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.arrival import stands
-from ckpttool.blocks import SourceLine
-from ckpttool.facts import RaisedFact, ScriptFacts
+from ckpttool.facts import ScriptFacts
 from ckpttool.protocols import Case, Needs, NotChecked
+from ckpttool.rules._messages import line_of, short
 from ckpttool.rules._relevance import concerns
 
 _LINES = 3  # of what it printed last
@@ -44,8 +44,9 @@ def _why(facts: ScriptFacts) -> str:
     if facts.hindered:
         return facts.hindered
     if facts.raised is not None:
-        text = " ".join(f"{facts.raised.type}: {facts.raised.message}".split())[:_MOST]
-        return f"the script raises {text.rstrip('.')}{_at(facts.raised)}, which is not of the checkpoint"
+        line = line_of(facts.raised)
+        at = f" at {line}" if line else ""
+        return f"the script raises {short(facts.raised)}{at}, which is not of the checkpoint"
     if facts.stopped == "timed out":
         return f"the script does not come to its training within {facts.seconds:.0f} s"
     if facts.stopped in ("killed", ""):
@@ -57,12 +58,6 @@ def _why(facts: ScriptFacts) -> str:
         why = f"the script exits with {facts.exit_code} after it opened the checkpoint, and before it trains"
         return why + _last_words(facts.printed)
     return ""
-
-
-def _at(raised: RaisedFact) -> str:
-    """The innermost line of the user's own program."""
-    own = [f for f in raised.frames if not f.library]
-    return f" at {SourceLine(own[-1].file, own[-1].line)}" if own else ""
 
 
 def _last_words(printed: str) -> str:

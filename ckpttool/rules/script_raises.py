@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ckpttool.blocks import Finding, Severity, SourceLine
-from ckpttool.facts import FrameFact, RaisedFact
+from ckpttool.blocks import Finding, Severity
 from ckpttool.protocols import Case, Needs
-from ckpttool.rules._exceptions import cause_of
+from ckpttool.rules._exceptions import came_out_of, cause_of
+from ckpttool.rules._messages import line_of, short
 from ckpttool.rules._relevance import concerns
 
 _MOST = 300  # characters of a message
@@ -40,32 +40,19 @@ class ScriptRaises:
             yield Finding(code=self.code, severity=Severity.ERROR, message=message, hint=_last_line(facts.printed))
             return
         raised = facts.raised
-        line = _line(raised)
-        text = f"{raised.type}: {raised.message}"
-        libraries = " ".join(f.file for f in raised.frames)
-        cause = cause_of(text, facts, during=f"{raised.during} {libraries if 'lightning' in libraries else ''}".strip())
+        line = line_of(raised)
+        cause = cause_of(f"{raised.type}: {raised.message}", facts, during=came_out_of(raised), causes=raised.causes)
         more = f" (`ckpt rules {cause.rule}`)" if cause.rule else ""
         yield Finding(
             code=self.code,
             severity=Severity.ERROR,
             where=str(line) if line else "",
-            message=f"{_cut(text).rstrip('.')}: {cause.says}{more}",
+            message=f"{short(raised)}: {cause.says}{more}",
             hint=cause.hint,
             line=line,
         )
 
 
-def _line(raised: RaisedFact) -> SourceLine | None:
-    """The innermost line of the user's own program."""
-    own: list[FrameFact] = [f for f in raised.frames if not f.library] or list(raised.frames)
-    return SourceLine(own[-1].file, own[-1].line) if own else None
-
-
-def _cut(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _MOST else f"{flat[: _MOST - 1]}…"
-
-
 def _last_line(printed: str) -> str:
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    return f"it printed: {_cut(lines[-1])}" if lines else ""
+    return f"it printed: {lines[-1][:_MOST]}" if lines else ""

@@ -66,16 +66,14 @@ def resumed(folder, code, *args, more="", change=None, checkpoint="ck.pt"):
         state = torch.load(checkpoint, weights_only=False)
         torch.save(change(state) or state, checkpoint)
     facts = facts_of(script, "--resume", checkpoint, *args, checkpoint=checkpoint)
-    assert facts.stopped in ("backward", "optimizer step"), (facts.stopped, facts.raised, facts.printed)
+    assert facts.stopped in ("backward", "optimizer step"), (facts.stopped, facts.raised, facts.printed, facts.unwatched, facts.exit_code)
     with closing(open_path(checkpoint)) as opened:
         return judge(Case(checkpoint=opened, facts=facts, values=scan(opened)), RULES)
 
 
 def said(judgement, *codes):
     """Severity, code and message of findings; of these codes only, where some are named."""
-    return [
-        f"{f.severity} {f.code}: {f.message}" for f in judgement.findings if not codes or f.code in codes
-    ]
+    return [f"{f.severity} {f.code}: {f.message}" for f in judgement.findings if not codes or f.code in codes]
 
 
 def loud(judgement):

@@ -317,6 +317,7 @@ VALUES = {
     "moments before the first step": (OptimizerMomentValue(), all_of("step", torch.zeros_like)),
     "a weight of zeros": (Zero(), put("emb.weight", torch.zeros_like)),
     "a model of zeros": (Zero(), replaced(lambda m: {k: torch.zeros_like(v) for k, v in m.items()})),
+    "a variance of zeros": (Zero(), put("bn.running_var", torch.zeros_like)),
     "a variance below zero": (Zero(), put("bn.running_var", lambda t: -t - 1)),
     "Inf in a bias of zeros": (NonFinite(), put("out.bias", lambda _: torch.tensor([0.0, float("-inf"), 0.0]))),
 }
@@ -334,15 +335,26 @@ def test_numbers_that_training_does_not_leave(tmp_path, content, trained, name):
     assert not is_same(content, trained)
 
 
+def test_a_variance_of_zeros_before_any_batch(tmp_path, content):
+    """A layer that counted no batch holds what it was given."""
+    for name, value in (("bn.running_var", 0), ("bn.num_batches_tracked", 0)):
+        content["model"][name] = torch.full_like(content["model"][name], value)
+    assert not judged(Zero(), content, tmp_path, values=scan)
+
+
 def test_moments_that_are_zero_rightly(tmp_path):
-    """A parameter whose gradients are zero has zero moments, a gate of zeros stays zero, after the first step as well."""
+    """A parameter whose gradients are zero has zero moments, a gate of zeros stays zero, after the first step as well.
+
+    Nothing tells it from one whose moments were lost, so it is a warning.
+    """
     model = nn.ModuleDict({"a": nn.Linear(4, 4), "gate": nn.Linear(4, 4)})
     nn.init.zeros_(model["gate"].weight)
     nn.init.zeros_(model["gate"].bias)
     x = torch.randn(3, 4)
     state = stepped(model.parameters(), lambda: (model["a"](x) + 0 * model["gate"](x)).pow(2).mean())
     content = {"model": model.state_dict(), "optimizer": state, "step": 3}
-    assert not judged(OptimizerMomentValue(), content, tmp_path, values=scan)
+    (finding,) = judged(OptimizerMomentValue(), content, tmp_path, values=scan)
+    assert (finding.severity.value, "(as of 1 other)" in finding.message) == ("warning", True)
     assert not judged(Zero(), content, tmp_path, values=scan)
 
 

@@ -301,17 +301,18 @@ def test_a_state_of_a_parameter_that_was_taken_out(tmp_path):
 
 
 def test_an_id_that_two_parameters_share(tmp_path):
-    """The state goes to the last parameter of the id."""
-    content = trained()
-    content["optimizer"]["param_groups"][0]["params"][1] = 0
-    del content["optimizer"]["state"][1]
-    findings = judged(OptimizerIndexGap(), content, tmp_path)
-    assert [f.severity for f in findings] == [Severity.SILENT]
-    assert findings[0].message.startswith("1 id listed more than once: 0; ")
-    model = net()
-    optimizer = torch.optim.AdamW(model.parameters())
-    optimizer.load_state_dict(content["optimizer"])
-    assert [p in optimizer.state for p in model.parameters()] == [False, *[True] * 6]
+    """The state goes to the last parameter of the id, and raises where that is of another shape."""
+    for at, other, severity, then in ((3, 1, Severity.SILENT, ""), (1, 0, Severity.ERROR, "RuntimeError")):
+        content = trained()
+        content["optimizer"]["param_groups"][0]["params"][at] = other
+        del content["optimizer"]["state"][at]
+        (finding,) = judged(OptimizerIndexGap(), content, tmp_path)
+        assert (finding.severity, failure(content["optimizer"])[1]) == (severity, then)
+        assert finding.message.startswith(f"1 id listed more than once: {other}; ")
+        model = net()
+        optimizer = torch.optim.AdamW(model.parameters())
+        optimizer.load_state_dict(content["optimizer"])
+        assert [n for n, p in enumerate(model.parameters()) if p not in optimizer.state] == [other]
 
 
 @pytest.mark.parametrize("release", ["1.0.0", "1.4.0"])

@@ -466,16 +466,23 @@ def test_ids_that_are_none(tmp_path):
 
 
 def test_the_only_weight_without_a_state_beside_its_bias(tmp_path):
-    """Both get their gradients from one call, so it was lost; a bias alone may well be frozen."""
-    content = trained(step=2)
-    whole = copy.deepcopy(content["optimizer"])
-    del content["optimizer"]["state"][5]
-    (finding,) = judged(OptimizerPartialState(), content, tmp_path)
-    assert finding.severity is Severity.SILENT
-    assert not same_as(content["optimizer"], whole)
-    content = trained(step=2)
-    del content["optimizer"]["state"][6]
+    """A loop may give its optimizer a weight that is frozen, and train the bias alone: a warning."""
+    model = net()
+    model.out.weight.requires_grad_(requires_grad=False)
+    optimizer = torch.optim.AdamW(model.parameters())
+    step(model, optimizer, 2)
+    content = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 2}
     assert [f.severity for f in judged(OptimizerPartialState(), content, tmp_path)] == [Severity.WARNING]
+
+
+def test_lbfgs_looks_under_its_first_parameter_only(tmp_path):
+    """All of its state lies there; under another it takes it, and starts anew."""
+    content = trained(torch.optim.LBFGS, step=2)
+    assert not judged(OptimizerPartialState(), content, tmp_path)
+    content["optimizer"]["state"] = {1: content["optimizer"]["state"][0]}
+    assert [f.severity for f in judged(OptimizerPartialState(), content, tmp_path)] == [Severity.SILENT]
+    _, optimizer = load(content["optimizer"], torch.optim.LBFGS)
+    assert "n_iter" not in optimizer.state[optimizer.param_groups[0]["params"][0]]
 
 
 @pytest.mark.parametrize(

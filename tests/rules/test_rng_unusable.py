@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import struct
 from importlib.util import find_spec
 
 import numpy as np
@@ -86,15 +87,74 @@ def test_other_numbers(tmp_path, state):
     np.random.set_state(state)  # noqa: NPY002
 
 
-def test_all_zero(tmp_path):
-    """No Mersenne Twister is all zero; that shows where values are read."""
-    torch.save({"rng": {"torch": torch.zeros_like(TORCH)}}, tmp_path / "c.pt")
+def head(offset, form, value):
+    """Torch's state with one of the numbers before its words changed."""
+    data = bytearray(TORCH.tolist())
+    struct.pack_into(form, data, offset, value)
+    return torch.tensor(list(data), dtype=torch.uint8)
+
+
+HEADS = {
+    "all zero": torch.zeros_like(TORCH),
+    "all ones": torch.full_like(TORCH, 255),
+    **{f"left {n}": head(8, "<i", n) for n in (-1, 0, 1, 624, 625)},
+    **{f"seeded {n}": head(12, "<i", n) for n in (0, 2)},
+    **{f"next {n}": head(16, "<Q", n) for n in (0, 624, 625, 1 << 32)},
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_numbers_before_the_words(tmp_path, name):
+    """torch looks at what is left, at the place of the next word and whether it was seeded, and at nothing else."""
+    torch.save({"rng": {"torch": HEADS[name]}}, tmp_path / "c.pt")
+    found = alone(RngUnusable(), tmp_path / "c.pt")
+    exception, _ = raised(torch.set_rng_state, HEADS[name])
+    assert [f.message.endswith(f"torch.set_rng_state raises {exception}") for f in found] == [True] * bool(exception)
+
+
+BARE = ("rng", "rng_state", "random_state", "generator_state", "extra/rng")
+
+
+@pytest.mark.parametrize("key", BARE)
+@pytest.mark.parametrize(("generator", "index"), CASES, ids=[f"{g}-{n}" for g, n in CASES])
+def test_keys_that_name_no_generator(tmp_path, key, generator, index):
+    """Whose state it is is told by its form; where that tells nothing there is no error."""
+    state = STATES[generator][index]
+    outer, _, inner = key.partition("/")
+    torch.save({outer: {inner: state} if inner else state, "step": 1}, tmp_path / "c.pt")
+    found = alone(RngUnusable(), tmp_path / "c.pt")
+    name, _ = raised(SET[generator], state)
+    if not name:
+        assert found == []
+    for finding in found:
+        if str(finding.severity) == "error":
+            assert finding.message.endswith(f"{name}")
+
+
+@pytest.mark.parametrize("state", [TORCH[:100].clone(), TORCH * 0, TORCH.long(), TORCH.numpy(), [TORCH, TORCH * 0]])
+@pytest.mark.parametrize("key", [*BARE, "torch_rng", "cpu_rng_state"])
+def test_states_of_torch_that_it_refuses(tmp_path, key, state):
+    """Under whatever usual key: cut, zeroed, of another type."""
+    outer, _, inner = key.partition("/")
+    torch.save({outer: {inner: state} if inner else state, "step": 1}, tmp_path / "c.pt")
+    (finding,) = alone(RngUnusable(), tmp_path / "c.pt")
+    bad = state[1] if isinstance(state, list) else state
+    assert (str(finding.severity), raised(torch.set_rng_state, bad)[0]) == ("error", finding.message.rsplit(" ", 1)[1])
+
+
+@pytest.mark.parametrize("state", [None, TORCH.tolist(), TORCH[:16]])
+def test_what_may_be_no_state_of_torch(tmp_path, state):
+    """torch refuses it, and a script may look before, make a tensor of it, or give it to CUDA's generator."""
+    torch.save({"rng": state, "step": 1}, tmp_path / "c.pt")
+    assert brief(alone(RngUnusable(), tmp_path / "c.pt")) == [("warning", "rng")]
+    assert raised(torch.set_rng_state, state)[0]
+
+
+@pytest.mark.parametrize("state", [5, "x", torch.zeros(2, dtype=torch.uint32), {"seed": 3}, [TORCH[:16]]])
+def test_seeds_and_keys_and_states_of_devices(tmp_path, state):
+    """These are no states of torch on the CPU."""
+    torch.save({"rng": state, "step": 1}, tmp_path / "c.pt")
     assert alone(RngUnusable(), tmp_path / "c.pt") == []
-    (finding,) = alone(RngUnusable(), tmp_path / "c.pt", values=True)
-    assert finding.message.endswith("torch.set_rng_state raises RuntimeError")
-    assert raised(torch.set_rng_state, torch.zeros_like(TORCH))[0] == "RuntimeError"
-    torch.save({"rng": {"torch": TORCH}}, tmp_path / "c.pt")
-    assert alone(RngUnusable(), tmp_path / "c.pt", values=True) == []
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,6 @@ RAISES = [
     ("chained", ("_schedulers", 1, "gamma"), None, "TypeError"),
 ]
 SILENT = [
-    ("step", ("step_size",), 8),
     ("step", ("step_size",), -1),
     ("step", ("gamma",), math.nan),
     ("step", ("last_epoch",), ...),
@@ -166,7 +165,6 @@ SILENT = [
     ("function", ("last_epoch",), ...),
     ("function", ("last_epoch",), 0),
     ("function", ("last_epoch",), 13),
-    ("function", ("base_lrs",), [2e-3]),
     ("function", ("base_lrs",), [math.nan]),
     ("plateau", ("best",), ...),
     ("plateau", ("best",), math.inf),
@@ -179,6 +177,10 @@ SILENT = [
     ("late", ("last_epoch",), ...),
     ("late", ("_schedulers", 0, "last_epoch"), 3),
     ("chained", ("_schedulers", 0, "last_epoch"), 0),
+]
+OPEN = [  # which may as well be a rate that was set by hand
+    ("step", ("step_size",), 8),
+    ("function", ("base_lrs",), [2e-3]),
 ]
 HARMLESS = [
     ("step", ("_last_lr",), [0.5]),
@@ -222,6 +224,15 @@ def test_what_makes_the_schedule_another_is_silent(tmp_path, case):
     if path[0] not in ("base_momentums", "cycle_momentum"):
         assert resumed(name, content) != resumed(name, content_of(name))
     assert worst(saved(content, tmp_path))[0] == "silent"
+
+
+@pytest.mark.parametrize("case", OPEN, ids=spelled)
+def test_what_a_person_may_have_done_is_a_warning(tmp_path, case):
+    """Rates go on otherwise than before the edit, and just so where a rate or a base was set by hand in training."""
+    name, path, value = case
+    content = changed(content_of(name), path, value)
+    assert resumed(name, content) != resumed(name, content_of(name))
+    assert worst(saved(content, tmp_path))[0] == "warning"
 
 
 @pytest.mark.parametrize("case", HARMLESS, ids=spelled)
@@ -284,7 +295,7 @@ def test_rate_that_departs_in_the_whole_run(tmp_path):
         saved(run.content(step=step), folder, f"step_{step}.pt")
     (found,) = short(of_run(rule("scheduler.lr-mismatch"), folder, "step_9.pt"))
     assert found[0] == "warning"
-    assert [s for s, _, _ in said("scheduler.lr-mismatch", folder / "step_9.pt")] == ["silent"]
+    assert [s for s, _, _ in said("scheduler.lr-mismatch", folder / "step_9.pt")] == ["warning"]
 
 
 def test_steps_within_a_cosine_to_an_epoch(tmp_path):

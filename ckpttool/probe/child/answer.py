@@ -23,6 +23,7 @@ _TOLD = (
     "torch", "numpy", "safetensors", "accelerate", "transformers", "lightning", "pytorch_lightning", "deepspeed",
     "peft", "torchdata", "torchvision", "timm", "ignite", "datasets", "diffusers", "trl",
 )  # fmt: skip
+NOT_EXAMINED = "not examined"
 _real_open, _real_replace, _real_exit = os.open, os.replace, os._exit  # as they were before anything was patched
 
 
@@ -42,6 +43,7 @@ class Answer:
         self.under_way = True
         self._write(self._place(".began"), b"")
         record.watching = False
+        _lift_limits()
         try:
             found = _examined(record, frame)
             found["frames"] = frames.stack(frame)
@@ -64,7 +66,6 @@ class Answer:
             if self._examined is None:
                 self.examine(stopped, frame)
             self._record.watching, self.under_way = False, True
-            _lift_limits()
             facts = self._facts(stopped, error, exit_code)
             self._write(self._place(""), json.dumps(facts, default=_odd).encode())
         except BaseException as failure:  # whatever it is, the script must not go on
@@ -142,7 +143,7 @@ def _examined(record: Record, frame: Optional[FrameType]) -> dict[str, Any]:
         return dict(look(record, frame))
     except Exception as error:
         record.could_not(f"could not be examined: {frames.described(error)}")
-        return {}
+        return {"stopped": NOT_EXAMINED}
 
 
 def _opened(entry: Opened) -> dict[str, Any]:

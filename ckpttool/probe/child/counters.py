@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .frames import is_library
 from .heap import attributes
 from .plain import plain_number
 from .settings import holds_settings
-from .stack import Scope, Stack, is_library
+from .stack import Scope, Stack
 
 _WORDS = frozenset({
     "epoch", "epochs", "step", "steps", "iter", "iters", "iteration", "iterations", "it", "update", "updates", "batch",

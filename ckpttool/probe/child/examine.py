@@ -28,7 +28,7 @@ def examine(record: Record, frame: Optional[FrameType]) -> dict[str, Any]:
     Args:
         frame: the innermost one of the script; None where it ended.
     """
-    heap, stack, looks = live_objects(), Stack(frame, record.main), Looks()
+    heap, stack, looks = live_objects(record.frozen), Stack(frame, record.main), Looks()
     optimizers = inner_optimizers(heap.optimizers)
     trained = trained_ids(optimizers)
     roots = find_roots(heap.modules, trained, record, stack)

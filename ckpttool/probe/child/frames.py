@@ -43,9 +43,9 @@ def is_probe(file: str) -> bool:
 
 
 def is_library(file: str) -> bool:
-    """Whether code is installed or of the standard library; `<string>` is the user's, as `exec` of a file makes it."""
-    if file.startswith("<frozen ") or (file.startswith("<") and "-" in file):  # <__array_function__ internals>
-        return True
+    """Whether code is installed, of the standard library or of no file at all."""
+    if file.startswith("<"):
+        return not file.startswith(("<string>", "<stdin>"))  # what a configurator runs by `exec` is the user's
     if any(file.startswith(folder) for folder in _own):
         return False
     return any(part in file for part in _PACKAGES) or os.path.realpath(file).startswith(_LIBRARIES)

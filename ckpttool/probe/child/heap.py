@@ -30,11 +30,16 @@ class Heap:
     tensors: list[torch.Tensor] = field(default_factory=list)
 
 
-def live_objects() -> Heap:
-    """Look at everything that is alive; what is only waiting to be collected is collected first."""
-    if gc.get_freeze_count():  # frozen objects are not listed
+def live_objects(frozen: int = 0) -> Heap:
+    """Look at everything that is alive; what is only waiting to be collected is collected first.
+
+    Args:
+        frozen: as many objects were frozen by us, who know that they stay.
+    """
+    if gc.get_freeze_count() > frozen:
         gc.unfreeze()
     gc.collect()
+    gc.unfreeze()  # frozen objects are not listed
     heap, kinds = Heap(), {}  # type: ignore[var-annotated] # dict[type, list | None]
     for thing in gc.get_objects():
         kind = type(thing)

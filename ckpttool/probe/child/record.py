@@ -132,6 +132,7 @@ class Record:
         self.world_size = 1
         self.programs: dict[str, None] = {}  # that the script started, by command line
         self.processes: dict[str, None] = {}  # lines of the script that started a process of their own
+        self.frozen = 0  # objects that were frozen when torch had been imported
         self.read_input = False  # the script read its standard input
         self.when_added: list[Callable[[], None]] = []  # called after each load and save
         self._ids = WeakNotes()

@@ -14,6 +14,7 @@ from typing import Callable
 from .record import Record
 
 _PATIENCE = 20  # times as long as the last one took, until it is written again
+_FREE = 0.05  # seconds of writing in all, before that counts
 
 
 class SoFar:
@@ -23,6 +24,7 @@ class SoFar:
         self._record = record
         self._write = write
         self._next = 0.0
+        self._spent = 0.0
 
     def install(self) -> None:
         """Write it at once, and whenever something is noted."""
@@ -43,4 +45,6 @@ class SoFar:
         with contextlib.suppress(Exception):
             self._write()
         ended = time.perf_counter()
-        self._next = ended + _PATIENCE * (ended - began)
+        self._spent += ended - began
+        if self._spent > _FREE:
+            self._next = ended + _PATIENCE * (ended - began)

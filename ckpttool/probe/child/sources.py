@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from .stack import is_library
+from .frames import is_library
 
 _ACCUMULATION = re.compile(r"accum|micro_?batch|no_sync|update_freq|grad_steps|virtual_batch", re.IGNORECASE)
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep

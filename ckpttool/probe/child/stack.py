@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import site
-import sys
-import sysconfig
 import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional
 
+from .frames import is_library
 from .heap import attributes
 
 _MOST_FRAMES = 400
@@ -115,22 +113,3 @@ def _function_name(code: types.CodeType, variables: Any) -> str:
 
 def _file_of(scope: Scope) -> str:
     return scope.where.partition(":")[0]
-
-
-def is_library(file: str) -> bool:
-    """Whether a file of code is in site-packages or the standard library, or is no file at all."""
-    if file.startswith("<"):
-        return not file.startswith(("<string>", "<stdin>"))  # what a configurator runs by `exec` is the user's
-    path = os.path.realpath(file)
-    return f"{os.sep}site-packages{os.sep}" in path or path.startswith(_LIBRARIES)
-
-
-def _library_folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    found = [paths["stdlib"], paths["platstdlib"], os.path.dirname(os.__file__)]
-    found += [os.path.dirname(str(getattr(sys.modules.get("torch"), "__file__", "") or os.__file__))]
-    found += site.getsitepackages() if hasattr(site, "getsitepackages") else []
-    return tuple({os.path.realpath(path) + os.sep for path in found})
-
-
-_LIBRARIES = _library_folders()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
+import sys
 from types import FrameType, ModuleType
 from typing import NoReturn, Optional
 
@@ -12,6 +14,7 @@ from . import (
     boundary,
     console,
     frames,
+    renaming,
     running,
     watch_files,
     watch_loaders,
@@ -39,6 +42,8 @@ def main(path: str) -> NoReturn:
     orders = read_orders(path)
     if orders.isolation == PATCHED:
         _mirror(orders)
+    elif sys.platform == "linux":
+        renaming.install()
     record = Record(orders)
     answer = Answer(record)
     so_far = SoFar(record, answer.so_far)
@@ -58,6 +63,7 @@ def main(path: str) -> NoReturn:
 def _watch(record: Record, answer: Answer) -> None:
     places, after = Places(record.orders), AfterImport(record)
     after.install()
+    after.when("torch", lambda _: _freeze(record))
     boundary.install(record, after, answer.examine, answer.finish)
     watch_reading.install(record, places, after)
     watch_loading.install(record, after)
@@ -69,6 +75,13 @@ def _watch(record: Record, answer: Answer) -> None:
     watch_trackers.install(record, after)
     after.when("multiprocessing.process", lambda module: ways_out.watch_processes(record, module))
     watch_files.install(record, places)  # last: what is opened so far is ours
+
+
+def _freeze(record: Record) -> None:
+    """Spare the collector the objects of torch: they are most of all there are, and stay."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+        record.frozen = gc.get_freeze_count()
 
 
 def _mirror(orders: Orders) -> None:
