@@ -9,6 +9,7 @@ from ckpttool.model import Role
 
 ORDERS = ("file", "name", "size")
 HASHES = ("sha256",)
+_DIGITS = 18  # of the largest number: it fits 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +60,19 @@ def parts_of(names: str | None) -> tuple[Role, ...]:
         raise UsageError("no part is named", hint=f"the parts are {', '.join(Role)}")
     words = [name.strip() for name in (names or "").split(",") if name.strip()]
     return tuple(Role(word_of(word, [*Role], "a part of a checkpoint")) for word in words)
+
+
+def whole(option: str, value: int | str) -> int:
+    """The whole number that an option was given.
+
+    Raises:
+        UsageError: it is none, or below 0.
+    """
+    text = str(value)
+    if not text.isdecimal():
+        raise UsageError(
+            f"{option} {text or repr(text)} is not a whole number from 0 on", hint=f"write it like {option} 4"
+        )
+    if len(text) > _DIGITS:
+        raise UsageError(f"{option} is a number of {len(text)} digits", hint=f"{_DIGITS} digits are the most")
+    return int(text)

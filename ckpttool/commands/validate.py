@@ -53,6 +53,8 @@ def validate(  # noqa: PLR0913  # one parameter for each option of the command
       ckpt validate ck/ --manifest ck.sha256
       ckpt validate ck/ --format github              in a workflow
       ckpt validate last.pt --script train.py -- --resume {checkpoint}
+      ckpt validate out/ --module my.train -- --out out --resume
+      ckpt validate last.pt --format github --script train.py -- --resume {checkpoint}
 
     Exit codes:
       0   resumable, as far as was checked
@@ -64,7 +66,7 @@ def validate(  # noqa: PLR0913  # one parameter for each option of the command
 
     question = asked.question(
         os.fspath(path), script=script, module=module, args=args, python=python, steps=steps, seconds=timeout,
-        online=online,
+        online=online, against=against,
     )  # fmt: skip
     with ExitStack() as stack:
         pending = asked.pending(question, stack) if question is not None else None

@@ -36,6 +36,8 @@ SAVED = (
     ".p",
 )
 _HINTS = (Role.SCALER, Role.SCHEDULER, Role.RNG, Role.EMA)  # roles that a file's name may add to its structure
+# Files of a trainer that hold no weights, whatever lies there.
+_STATES = (Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.RNG, Role.DATA, Role.CONFIG)
 _MOST_PAIRS = 10_000  # optimizers times models; beyond them names stay unknown
 
 
@@ -110,6 +112,10 @@ class Reading:
         parts = parts_of(
             contents.root, At(name), name=called, hint=stem, role=role, rank=rank, limits=self.found.limits
         )
+        if invited and role in _STATES and parts.weights and not parts.hold_state:
+            parts.weights.clear()
+            parts.custom.clear()
+            parts.custom.append(CustomObject(at=At(name), name=called, value=contents.root))
         return self.keep(parts, contents, name, role)
 
     def take_root(self, contents: Contents) -> Parts:

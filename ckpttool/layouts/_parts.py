@@ -63,6 +63,11 @@ class Parts:
         kinds = (self.weights, self.optimizers, self.schedulers, self.scalers, self.data, self.config)
         return any(kinds)
 
+    @property
+    def hold_state(self) -> bool:
+        """Whether a part of a run is among them that is no weights."""
+        return any((self.optimizers, self.schedulers, self.scalers, self.rng, self.data, self.config))
+
     def add(self, other: "Parts") -> None:
         """Take over all that another walk found."""
         for kind in ("weights", "optimizers", "schedulers", "scalers", "rng", "data", "custom", "counters"):

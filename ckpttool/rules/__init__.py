@@ -4,6 +4,7 @@ from ckpttool.arrival import stands
 from ckpttool.protocols import Rule
 from ckpttool.rules._counters import CounterRow, counter_table
 from ckpttool.rules._halves import HALVES, held_against_script
+from ckpttool.rules._troubles import by_rule
 from ckpttool.rules.callback_state import CallbackState
 from ckpttool.rules.container_bitrot import Bitrot
 from ckpttool.rules.container_custom_count import CustomCount
@@ -109,7 +110,7 @@ from ckpttool.rules.shard_world_size import WorldSize
 from ckpttool.rules.storage_oversized import Oversized
 from ckpttool.rules.trainer_state import TrainerState
 
-__all__ = ["HALVES", "RULES", "CounterRow", "counter_table", "held_against_script", "stands"]
+__all__ = ["HALVES", "RULES", "CounterRow", "by_rule", "counter_table", "held_against_script", "stands"]
 
 RULES: tuple[Rule, ...] = (
     CallbackState(),

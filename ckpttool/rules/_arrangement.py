@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ckpttool.model import Checkpoint, OptimizerState
 from ckpttool.rules._alignment import Alignment, Shape, fits, shape_of
+from ckpttool.rules._torch_optimizers import is_on
 
 Shapes: TypeAlias = Sequence[Shape | None]
 _TWO = 2  # groups, with and without weight decay; dimensions of a matrix
@@ -20,10 +21,11 @@ _MOST = 2_000  # places in the groups that are looked at together
 _NOT_DECAYED = re.compile(r"bias|layernorm|rmsnorm|(?:^|\.)norm(?:$|\.)|_norm(?:$|\.)")
 
 
-def numbers_of(optimizer: OptimizerState) -> list[int] | None:
-    """The ids as whole numbers, in order; None where some are none."""
-    ids = [p for group in optimizer.groups for p in group.params]
-    return [i for i in ids if isinstance(i, int)] if all(isinstance(i, int) for i in ids) else None
+def unlike_sizes(optimizer: OptimizerState) -> str:
+    """What the first step does with states of another shape; a fused one on the CPU was seen to end the process."""
+    fused = any(is_on(group.hyperparameters.get("fused")) for group in optimizer.groups)
+    more = "; a fused step looks at no sizes on the CPU, and reads and writes beyond its tensors" if fused else ""
+    return f"the first step() raises RuntimeError about sizes that must match{more}"
 
 
 def as_torch_numbers(optimizer: OptimizerState) -> bool:
@@ -129,8 +131,17 @@ def _trainers(pair: Alignment, names: Iterable[str]) -> tuple[list[str], list[st
     return parts
 
 
-def _expected(optimizer: OptimizerState, pair: Alignment) -> Iterator[list[Shape]]:
-    """The shapes by place, for each usual way to split a model in two groups, or to leave it whole."""
+def is_usual(optimizer: OptimizerState, pair: Alignment, shapes: Shapes) -> bool:
+    """Whether states, place by place, go with a model that is whole, or split by the kind of its weights."""
+    return any(fits(shapes, held) for held in _expected(optimizer, pair, by_kind=True))
+
+
+def _expected(optimizer: OptimizerState, pair: Alignment, *, by_kind: bool = False) -> Iterator[list[Shape]]:
+    """The shapes by place, for each usual way to split a model in two groups, or to leave it whole.
+
+    Args:
+        by_kind: leave out the split in a first and a last part, which hold any kind of weights.
+    """
     sizes = [len(group.params) for group in optimizer.groups]
     if len(sizes) == 1:
         yield pair.held
@@ -141,9 +152,8 @@ def _expected(optimizer: OptimizerState, pair: Alignment) -> Iterator[list[Shape
     biases = [n for n in pair.names if n.endswith("bias")]
     others = [n for n in pair.names if not n.endswith("bias")]
     names = [*pair.names]
-    cut = sizes[1]
-    ways = ((deep, flat), (others, biases), _trainers(pair, pair.names), (names[:-cut], names[-cut:]))
-    for one, two in ways:
+    halves = [] if by_kind else [(names[:cut], names[cut:]) for cut in sizes]
+    for one, two in ((deep, flat), (others, biases), _trainers(pair, pair.names), *halves):
         for parts in ((one, two), (two, one)):
             if [len(part) for part in parts] == sizes:
                 yield [pair.shape(name) for part in parts for name in part]

@@ -13,6 +13,7 @@ from ckpttool.errors import CkptError
 from ckpttool.sources import ByteSpan
 from ckpttool.values import NumpyScalar, TensorRef, Value
 
+ONLY: Final = "only shuffling and dropout differ"  # where random states are lost
 CALLS: Final = {
     "python": "random.setstate",
     "numpy": "np.random.set_state",

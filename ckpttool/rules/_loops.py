@@ -12,6 +12,7 @@ from ckpttool.rules._bounded import whole
 from ckpttool.values import Value
 
 LOOPS: Final = "loops"
+SCHEDULERS: Final = "lr_schedulers"
 _FIT = "fit_loop"
 # Optimizer steps of automatic and manual optimization; 1.6 to 1.9 had one loop more around each.
 _STEPS: Final = (
@@ -37,6 +38,16 @@ class Loops:
     batches: Mapping[str, int]  # `ready`, `started`, `processed`, `completed` of the running epoch
     last_batch: bool = False
     loader: bool = False  # the states of resumable data loaders are kept
+
+
+def schedules_lost(checkpoint: Checkpoint) -> bool:
+    """Whether Lightning's schedules are none that a resume takes, of which `lightning.payload` tells."""
+    contents = checkpoint.contents.get("")
+    root = contents.root if contents is not None else None
+    if checkpoint.layout != "lightning" or not isinstance(root, dict) or checkpoint.schedulers:
+        return False
+    loops = loops_of(checkpoint)
+    return root.get(SCHEDULERS) not in ([], ()) or (loops is not None and (loops.scheduler_steps or 0) > 0)
 
 
 def loops_of(checkpoint: Checkpoint) -> Loops | None:

@@ -16,14 +16,14 @@ _OTHER_SIZE: Final = re.compile(
 )
 _SIZE: Final = re.compile(r"torch\.Size\((\[[\d, ]*\])\)")
 _REFUSED: Final = re.compile(r"Weights only load failed.*?WeightsUnpickler error:\s*(.*?)(?:\n|$)", re.DOTALL)
-_WITHIN: Final = re.compile(r"(CheckpointException) ranks:.*\n(\w[\w.]*: .*)$", re.DOTALL)
+_WITHIN: Final = re.compile(r": CheckpointException ranks:.*\n(\w[\w.]*: .*)$", re.DOTALL)
 
 
 def short(raised: RaisedFact) -> str:
     """`type: message`; of several faults of one kind the first, of a traceback in a message its last line."""
     text = _STYLING.sub("", f"{raised.type}: {raised.message}")
     text = _REFUSED.sub(lambda found: f"Weights only load failed: {found[1]}", text)
-    text = _WITHIN.sub(lambda found: f"{found[1]}: {_SIZE.sub(_sizes, found[2])}", text)
+    text = _WITHIN.sub(lambda found: f": {_SIZE.sub(_sizes, found[1])}", text)
     if _STATE_DICT.search(text):
         text = _sized(text)
     flat = " ".join(text.split()).rstrip(".")

@@ -14,14 +14,16 @@ from ckpttool.model import OptimizerState, SchedulerState
 from ckpttool.protocols import Case
 from ckpttool.rules._bounded import bounded
 from ckpttool.rules._counts import partner
-from ckpttool.rules._learning_rates import alike, follows, position, rates_of, said
+from ckpttool.rules._learning_rates import alike, driven_by, follows, position, rates_of, said
 from ckpttool.rules._next_steps import NextSteps
 from ckpttool.rules._scheduler_fields import odd_fields
 from ckpttool.rules._schedules import Schedule, base_rates, schedule_of
+from ckpttool.rules._trained import siblings
 from ckpttool.rules._trainer_schedules import trainer_rates
 from ckpttool.rules._witnesses import calls_of, steps_said
 
 ANEW: Final = ("CosineAnnealingWarmRestarts", "OneCycleLR", "CyclicLR")  # they work each rate out, whatever it was
+_SAME_RATIO = 1e-3  # relative; how alike two checkpoints of a run depart from their schedule
 _SAME = 1e-9  # relative; how exactly a rate follows from a field that was another
 _ROUND = 2  # digits of a number that a person sets
 _FIELDS = {  # whose forms give no round numbers by chance
@@ -179,3 +181,19 @@ def _implied(
 
 def _is_round(value: float) -> bool:
     return math.isclose(value, float(f"{value:.{_ROUND}g}"), rel_tol=_SAME)
+
+
+def in_others(case: Case, rates: Sequence[float], form: Sequence[float] | None) -> bool:
+    """Whether the run's other checkpoints depart from their schedules by the same factor."""
+    ratio = next((rate / due for rate, due in zip(rates, form or (), strict=False) if due), math.inf)
+    return any(math.isclose(ratio, other, rel_tol=_SAME_RATIO) for other in _ratios(case))
+
+
+def _ratios(case: Case) -> Iterator[float]:
+    """By how much the rates of the run's other checkpoints depart from their schedules."""
+    for other in siblings(case):
+        for scheduler in other.schedulers:
+            driven, step = driven_by(other, scheduler), position(scheduler)
+            schedule = schedule_of(scheduler.fields, [g.hyperparameters for g in driven[0].groups]) if driven else None
+            form = schedule.at(step) if schedule and step is not None else None
+            yield from (rate / due for rate, due in zip(rates_of(driven[0])[:1], form or (), strict=False) if due)

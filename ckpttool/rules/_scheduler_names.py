@@ -45,7 +45,8 @@ def hidden(
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Keys of one scheduler that make its load or its next step raise: the place, and what is raised where."""
     mode, by_mode = _BY_MODE.get(name, ("", {}))
-    asked = by_mode.get(str(fields.get(mode)), "")
+    spelled = fields.get(mode)
+    asked = by_mode.get(spelled, "") if isinstance(spelled, str) else ""
     calls = (*_CALLED.get(name, ()), *([asked] if asked else []))
     for key in (_AT_LOAD.get(name, ""), *calls, _LATER.get(name, "")):
         if not key or key not in fields or isinstance(fields[key], Opaque | GlobalRef):

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from ckpttool.model import Checkpoint
 from ckpttool.rules._bounded import bounded, whole
+from ckpttool.rules._learning_rates import alike
 from ckpttool.values import Value
 
 _KINDS = ("linear", "cosine")
+_WHOLE = 1e-3  # steps; how near to a whole number a horizon must come that was worked out
 
 
 def trainer_rates(checkpoint: Checkpoint, bases: Sequence[float], step: float) -> tuple[float, ...]:
@@ -46,3 +48,19 @@ def warm_up(config: Mapping[str, Value], total: int) -> int:
         return int(steps)
     share = steps or ratio
     return math.ceil(total * share) if 0 < share < 1 else 0
+
+
+def horizon_shown(kind: str, last: Sequence[float], bases: Sequence[float], step: float, warm: int) -> int | None:
+    """The horizon at which a schedule of this kind gives this rate; None where the rate does not say.
+
+    Source: transformers/optimization.py, `_get_linear_schedule_with_warmup_lr_lambda` and its cosine twin
+    """
+    if not last or len(last) != len(bases) or not all(bases) or step <= warm:
+        return None
+    factor = last[0] / bases[0]
+    if not 0 < factor < 1 or not alike(last, [factor * base for base in bases]):
+        return None
+    part = 1 - factor if kind == "linear" else math.acos(2 * factor - 1) / math.pi
+    total = warm + (step - warm) / part
+    end = round(total)
+    return end if abs(total - end) < _WHOLE and end > step else None

@@ -50,6 +50,13 @@ def owner(finding: Finding) -> str:
     return OWNERS.get(finding.code, UNREADABLE)
 
 
+def by_rule(checkpoint: Checkpoint) -> Iterator[tuple[str, Finding]]:
+    """Everything that readers and layouts found wrong, with the code of the rule that tells of it."""
+    for code in dict.fromkeys((*OWNERS.values(), UNREADABLE)):
+        for trouble in troubles_of(checkpoint, code):
+            yield "container.incomplete" if trouble.empty and code == UNREADABLE else code, trouble.finding
+
+
 def troubles_of(checkpoint: Checkpoint, rule: str) -> Iterator[Trouble]:
     """What a rule has to answer for, each with its file."""
     sizes = {f.name: f.size for f in checkpoint.files}

@@ -122,7 +122,7 @@ def _classes(case: Case, file: str) -> Sequence[str]:
 
 
 def _is_driven(case: Case, file: str) -> bool:
-    """Whether the param groups keep what torch's schedulers put there, and the file's keys are not another library's."""
+    """Whether the param groups keep what torch's schedulers put there, and the file is not of another library."""
     known = any(s.candidates for s in case.checkpoint.schedulers if s.at.file == file)
     return not known and any("initial_lr" in g.hyperparameters for o in case.checkpoint.optimizers for g in o.groups)
 

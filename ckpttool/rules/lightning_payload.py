@@ -1,19 +1,19 @@
 """`lightning.payload`."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.model import At
+from ckpttool.layouts import some
+from ckpttool.model import At, Checkpoint
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._bounded import told
 from ckpttool.rules._generators import kind
-from ckpttool.rules._loops import loops_of
+from ckpttool.rules._loops import SCHEDULERS, loops_of
 from ckpttool.rules._places import place
 from ckpttool.values import Value
 
 _OPTIMIZERS: Final = "optimizer_states"
-_SCHEDULERS: Final = "lr_schedulers"
 _MODEL: Final = "state_dict"
 _OF_OPTIMIZERS = "load_optimizer_state_dict of lightning/pytorch/strategies/strategy.py"
 _OF_SCHEDULERS = "restore_lr_schedulers of lightning/pytorch/trainer/connectors/checkpoint_connector.py"
@@ -27,7 +27,8 @@ class LightningPayload:
     """A key of a Lightning checkpoint that holds something else than the Trainer takes from it.
 
     What: `state_dict` and its being a dict with entries, `optimizer_states` and `lr_schedulers` and their being lists
-    of states; what lies in the lists, as far as it is no state at all.
+    of states; what lies in the list of schedules, as far as it is no state at all. Of the optimizers' states
+    `optimizer.structure` tells.
 
     Why: the Trainer raises, for the most part after the weights were loaded. It walks the lists beside its optimizers
     and schedulers and stops with the shorter: of an empty list, text or dict it restores nothing and says nothing. More
@@ -44,73 +45,98 @@ class LightningPayload:
     needs: ClassVar[Needs] = Needs.NOTHING
 
     def check(self, case: Case) -> Iterator[Finding]:
+        """One finding of each severity: the first, with the keys that are wrong too."""
         checkpoint = case.checkpoint
         contents = checkpoint.contents.get("")
         root = contents.root if contents is not None and contents.complete else None
         if checkpoint.layout != "lightning" or not isinstance(root, dict):
             return
-        if _MODEL in root:
-            yield from self._model(root)
-        if _OPTIMIZERS in root:
-            yield from self._list(root[_OPTIMIZERS], _OPTIMIZERS, _OF_OPTIMIZERS, "the optimizers begin anew")
-            yield from self._optimizers(root[_OPTIMIZERS])
-        if _SCHEDULERS in root:
-            yield from self._list(root[_SCHEDULERS], _SCHEDULERS, _OF_SCHEDULERS, "the schedules begin anew")
-            yield from self._schedulers(root[_SCHEDULERS])
-            yield from self._gone(case)
+        wrong = [*_of_model(root), *_of_optimizers(root), *_of_schedulers(root), *_gone(checkpoint, root)]
+        for severity in (Severity.ERROR, Severity.SILENT):
+            of_it = [one for one in wrong if one.severity is severity]
+            if of_it:
+                yield self._finding(of_it[0], [place(At("", one.path)) for one in of_it])
 
-    def _model(self, root: Mapping[Any, Value]) -> Iterator[Finding]:
-        held = root[_MODEL]
-        if not isinstance(held, dict):
-            yield self._error((_MODEL,), f"it is {kind(held)}, not a dict: {_MODULE} raises TypeError")
-        elif not held and _has_parameters(root.get(_OPTIMIZERS)):
-            message = f"it is empty, and the optimizer has parameters: {_MODULE} raises RuntimeError, unless the "
-            yield self._error((_MODEL,), f"{message}module says strict_loading=False")
+    def _finding(self, first: "_Wrong", places: list[str]) -> Finding:
+        more = places[1:]
+        then = f"; {some(more)} {'are' if len(more) > 1 else 'is'} wrong, too" if more else ""
+        return Finding(
+            code=self.code, severity=first.severity, where=places[0], message=f"{first.says}{then}", hint=_HINT
+        )  # fmt: skip
 
-    def _list(self, held: Value, key: str, caller: str, lost: str) -> Iterator[Finding]:
-        """What the Trainer walks with `zip`: anything that can be walked."""
-        if held is None or isinstance(held, int | float):
-            yield self._error((key,), f"it is {kind(held)}, not a list: {caller} raises TypeError")
-        elif not held and isinstance(held, dict | str):
-            message = f"it is {kind(held)}, not a list: {lost}, and nothing is said"
-            yield Finding(code=self.code, severity=Severity.SILENT, where=key, message=message, hint=_HINT)
 
-    def _optimizers(self, held: Value) -> Iterator[Finding]:
-        for step, state in _walked(held):
-            if isinstance(state, list | tuple):
-                yield self._error((_OPTIMIZERS, step), f"it is {kind(state)}: {_TORCH_OPTIMIZER} raises TypeError")
-            elif not isinstance(state, dict):
-                yield self._error((_OPTIMIZERS, step), f"it is {kind(state)}: {_TORCH_OPTIMIZER} raises AttributeError")
-            elif "param_groups" not in state:
-                message = f"it is {kind(state)} without param_groups: {_TORCH_OPTIMIZER} raises KeyError"
-                yield self._error((_OPTIMIZERS, step), message)
+class _Wrong(NamedTuple):
+    """What lies somewhere, and what comes of it."""
 
-    def _schedulers(self, held: Value) -> Iterator[Finding]:
-        """A scheduler's `__dict__` is updated with whatever lies there."""
-        for step, state in _walked(held):
-            where = (_SCHEDULERS, step)
-            if state is None or isinstance(state, int | float):
-                yield self._error(where, f"it is {kind(state)}, not a dict: {_TORCH_SCHEDULER} raises TypeError")
-            elif isinstance(state, str) and state:
-                yield self._error(where, f"it is {kind(state)}, not a dict: {_TORCH_SCHEDULER} raises ValueError")
-            elif not state and isinstance(state, dict | list | tuple | str):
-                message = f"it is {kind(state)}: the schedule begins anew, and nothing is said"
-                yield Finding(
-                    code=self.code, severity=Severity.SILENT, where=place(At("", where)), message=message, hint=_HINT
-                )
+    severity: Severity
+    path: tuple[Any, ...]
+    says: str
 
-    def _gone(self, case: Case) -> Iterator[Finding]:
-        """An empty list, where Lightning counted steps of schedulers: it steps none but those that it saves."""
-        loops = loops_of(case.checkpoint)
-        held = case.checkpoint.contents[""].root
-        if isinstance(held, dict) and held[_SCHEDULERS] in ([], ()) and loops and (loops.scheduler_steps or 0) > 0:
-            message = f"it is empty, and Lightning stepped schedulers {told(loops.scheduler_steps or 0)} times "
-            message += "(scheduler_progress): they begin anew, and nothing is said"
-            yield Finding(code=self.code, severity=Severity.SILENT, where=_SCHEDULERS, message=message, hint=_HINT)
 
-    def _error(self, path: tuple[Any, ...], message: str) -> Finding:
-        where = place(At("", path))
-        return Finding(code=self.code, severity=Severity.ERROR, where=where, message=message, hint=_HINT)
+def _of_model(root: Mapping[Any, Value]) -> Iterator[_Wrong]:
+    held = root.get(_MODEL)
+    if _MODEL not in root:
+        return
+    if not isinstance(held, dict):
+        yield _Wrong(Severity.ERROR, (_MODEL,), f"it is {kind(held)}, not a dict: {_MODULE} raises TypeError")
+    elif not held and _has_parameters(root.get(_OPTIMIZERS)):
+        message = f"it is empty, and the optimizer has parameters: {_MODULE} raises RuntimeError, unless the module "
+        yield _Wrong(Severity.ERROR, (_MODEL,), f"{message}says strict_loading=False")
+
+
+def _of_optimizers(root: Mapping[Any, Value]) -> Iterator[_Wrong]:
+    """What is no list; of the states in a list `optimizer.structure` tells."""
+    if _OPTIMIZERS not in root:
+        return
+    held = root[_OPTIMIZERS]
+    yield from _no_list(held, _OPTIMIZERS, _OF_OPTIMIZERS, "the optimizers begin anew")
+    for step, state in () if isinstance(held, list) else _walked(held):
+        if isinstance(state, list | tuple):
+            raised = "TypeError" if isinstance(state, list) else "AttributeError"
+        elif not isinstance(state, dict):
+            raised = "AttributeError"
+        elif "param_groups" not in state:
+            raised = "KeyError"
+        else:
+            continue
+        message = f"it is {kind(state)}, no state of an optimizer: {_TORCH_OPTIMIZER} raises {raised}"
+        yield _Wrong(Severity.ERROR, (_OPTIMIZERS, step), message)
+
+
+def _of_schedulers(root: Mapping[Any, Value]) -> Iterator[_Wrong]:
+    """A scheduler's `__dict__` is updated with whatever lies there."""
+    if SCHEDULERS not in root:
+        return
+    yield from _no_list(root[SCHEDULERS], SCHEDULERS, _OF_SCHEDULERS, "the schedules begin anew")
+    for step, state in _walked(root[SCHEDULERS]):
+        where = (SCHEDULERS, step)
+        if state is None or isinstance(state, int | float):
+            says = f"it is {kind(state)}, not a dict: {_TORCH_SCHEDULER} raises TypeError"
+            yield _Wrong(Severity.ERROR, where, says)
+        elif isinstance(state, str) and state:
+            says = f"it is {kind(state)}, not a dict: {_TORCH_SCHEDULER} raises ValueError"
+            yield _Wrong(Severity.ERROR, where, says)
+        elif not state and isinstance(state, dict | list | tuple | str):
+            says = f"it is {kind(state)}: the schedule begins anew, and nothing is said"
+            yield _Wrong(Severity.SILENT, where, says)
+
+
+def _no_list(held: Value, key: str, caller: str, lost: str) -> Iterator[_Wrong]:
+    """What the Trainer walks with `zip`: anything that can be walked."""
+    if held is None or isinstance(held, int | float):
+        yield _Wrong(Severity.ERROR, (key,), f"it is {kind(held)}, not a list: {caller} raises TypeError")
+    elif not held and isinstance(held, dict | str):
+        says = f"it is {kind(held)}, not a list: {lost}, and nothing is said"
+        yield _Wrong(Severity.SILENT, (key,), says)
+
+
+def _gone(checkpoint: Checkpoint, root: Mapping[Any, Value]) -> Iterator[_Wrong]:
+    """An empty list, where Lightning counted steps of schedulers: it steps none but those that it saves."""
+    loops = loops_of(checkpoint)
+    if root.get(SCHEDULERS) in ([], ()) and loops and (loops.scheduler_steps or 0) > 0:
+        says = f"it is empty, and Lightning stepped schedulers {told(loops.scheduler_steps or 0)} times "
+        says += "(scheduler_progress): they begin anew, and nothing is said"
+        yield _Wrong(Severity.SILENT, (SCHEDULERS,), says)
 
 
 def _walked(held: Value) -> Iterator[tuple[Any, Value]]:

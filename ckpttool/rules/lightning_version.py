@@ -13,13 +13,9 @@ from ckpttool.values import Value
 _VERSION = "pytorch-lightning_version"
 _MARKS = ("state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks")
 _FEWEST = 4  # of the marks; so many together are Lightning's
-_STATES = ("optimizer_states", "lr_schedulers")
 _CONNECTOR = "lightning/pytorch/trainer/connectors/checkpoint_connector.py"
 _MIGRATION = "lightning/pytorch/utilities/migration"
-_ONLY = {
-    "optimizer_states": "Trying to restore optimizer state but checkpoint contains only the model",
-    "lr_schedulers": "Trying to restore learning rate scheduler state but checkpoint contains only the model",
-}
+_ONLY = "Trying to restore learning rate scheduler state but checkpoint contains only the model"
 _BEFORE_1_6 = (
     "epoch_loop.batch_loop.optimizer_loop.optim_progress",
     "epoch_loop.batch_loop.manual_loop.optim_step_progress",
@@ -32,12 +28,11 @@ _RELEASE = re.compile(r"\s*v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?[-_.+a-z0-
 class LightningVersion:
     """A Lightning checkpoint without a key that Lightning reads, or of a version that is not the installed one.
 
-    What: `pytorch-lightning_version`, `state_dict`, `optimizer_states`, `lr_schedulers`, `loops.fit_loop`, and before
-    1.6 `global_step`, `epoch` and the loops' own names of then; whether the version is one, and, where it is known
-    which one is installed, whether it is newer.
+    What: `pytorch-lightning_version`, `state_dict`, `lr_schedulers`, `loops.fit_loop`, and before 1.6 `global_step`,
+    `epoch` and the loops' own names of then; whether the version is one, and, where it is known which one is
+    installed, whether it is newer. Of `optimizer_states` `optimizer.missing` tells.
 
-    Why: `fit(ckpt_path=)` raises KeyError on each of them, some after the weights were loaded. A file that was saved as
-    weights only lacks both states, which is a note: it was not meant to resume from.
+    Why: `fit(ckpt_path=)` raises KeyError on each of them, some after the weights were loaded.
 
     Example: `lr_schedulers is not there: Lightning raises KeyError`
 
@@ -66,18 +61,9 @@ class LightningVersion:
     def _keys(self, root: Mapping[Any, Value]) -> Iterator[Finding]:
         if "state_dict" not in root:
             yield self._error("state_dict", f"KeyError: 'state_dict' in load_model_state_dict ({_CONNECTOR})")
-        lacking = [key for key in _STATES if key not in root]
-        if lacking == list(_STATES) and "callbacks" not in root:
-            yield self._finding(
-                Severity.NOTE,
-                "optimizer_states",
-                f"it was saved with weights alone: fit(ckpt_path=) raises KeyError: '{_ONLY['optimizer_states']}…' "
-                f"({_CONNECTOR})",
-                "load it with load_from_checkpoint, and resume from one with save_weights_only=False",
-            )
-        else:
-            for key in lacking:
-                yield self._error(key, f"KeyError: '{_ONLY[key]}…' in restore_optimizers_and_schedulers ({_CONNECTOR})")
+        if "lr_schedulers" not in root and "optimizer_states" in root:  # optimizer.missing tells of both
+            raised = f"KeyError: '{_ONLY}…' in restore_optimizers_and_schedulers ({_CONNECTOR})"
+            yield self._error("lr_schedulers", raised)
         loops = root.get("loops")
         if isinstance(loops, dict) and "fit_loop" not in loops and not _before_1_6(root.get(_VERSION)):
             yield self._error("loops.fit_loop", f"KeyError: 'fit_loop' in restore_loops ({_CONNECTOR})")

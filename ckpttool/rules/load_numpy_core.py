@@ -21,11 +21,12 @@ class NumpyCore:
     `numpy._core`. numpy 2 still finds `numpy.core`, and later releases of numpy 1 `numpy._core`, where anything may be
     imported; Accelerate and the Trainer allow `_reconstruct` by the installed numpy's own name alone.
 
-    Why: `ModuleNotFoundError: No module named 'numpy._core'`, or `UnpicklingError`, where the file is loaded, most often
-    the random states: the Trainer raises, Accelerate goes on with other random numbers.
+    Why: `ModuleNotFoundError: No module named 'numpy._core'`, or `UnpicklingError`, where the file is loaded, most
+    often the random states: the Trainer raises, Accelerate goes on with other random numbers.
 
-    Example: `error: rng_state.pth: numpy 1.24.4 has no numpy._core (it came with 1.26.1), and the file names
-    numpy._core.multiarray._reconstruct at numpy[1]; _load_rng_state of the Trainer raises ModuleNotFoundError`
+    Example: `error: rng_state.pth: it was saved with numpy 1: it names numpy.core.multiarray._reconstruct, and
+    torch.load is given the name of the installed numpy 2.4.6 alone; _load_rng_state of the Trainer raises
+    UnpicklingError`
 
     Reference: numpy/_core of numpy 1.26.1 and 2.4; accelerate/utils/other.py `TORCH_SAFE_GLOBALS`, 1.15;
     transformers/trainer_pt_utils.py `safe_globals`, 5.24; torch/_weights_only_unpickler.py
@@ -40,12 +41,16 @@ class NumpyCore:
         for file, uses in of_files(case):
             new = [use for use in uses if use.ref.module.startswith("numpy._core")]
             old = [use for use in uses if use.ref.module.startswith("numpy.core")]
-            by_name = old + new if loader_of(case, file).unpickling is Unpickling.WITH_NUMPY else new
-            if by_name and not numpy:
+            kind = loader_of(case, file).unpickling
+            by_name = old + new if kind is Unpickling.WITH_NUMPY else []
+            imported = new if kind in (Unpickling.ANYTHING, Unpickling.OF_THE_SCRIPT) else []
+            if by_name + imported and not numpy:
                 yield NotChecked(code=self.code, why="numpy is not installed here, so its release is not known")
                 return
-            if new and release(numpy) < _SINCE:
-                message = f"numpy {numpy} has no numpy._core (it came with 1.26.1), and the file names {named(new)}"
+            if imported and release(numpy) < _SINCE:
+                message = (
+                    f"numpy {numpy} has no numpy._core (it came with 1.26.1), and the file names {named(imported)}"
+                )
                 yield self._finding(case, file, message, "ModuleNotFoundError", "install numpy 1.26.1 or newer")
             elif other := _other(by_name, numpy):
                 saved = "2" if release(numpy) < (_RENAMED,) else "1"

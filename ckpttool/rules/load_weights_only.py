@@ -33,8 +33,8 @@ class WeightsOnly:
 
     What: the globals that each pickle names, against torch's list and what Accelerate and the Trainer add to it; for
     each loader how it loads. Nothing is imported for it. Of numpy they add arrays, and of those dtypes only uint32, of
-    random states: any other dtype is refused, too (in random states `rng.unusable` says so). numpy scalars, `argparse.Namespace`, paths, `defaultdict`,
-    OmegaConf and classes of one's own are the usual ones.
+    random states: any other is refused, too (in random states `rng.unusable` says so). numpy scalars,
+    `argparse.Namespace`, paths, `defaultdict`, OmegaConf and classes of one's own are the usual ones.
 
     Why: the trainer raises `UnpicklingError`. Where the script itself calls `torch.load`, it may pass
     `weights_only=False`, so that is only a warning, unless the file runs code by itself.

@@ -11,7 +11,7 @@ from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._against import RAISED
 from ckpttool.rules._alignment import Alignment, Kept, Shape, alignments, left_out
-from ckpttool.rules._arrangement import as_torch_numbers, moved
+from ckpttool.rules._arrangement import as_torch_numbers, moved, unlike_sizes
 from ckpttool.rules._optimizers import step_to
 from ckpttool.rules._places import count, place, place_of
 
@@ -104,8 +104,8 @@ class OwnOptimizer:
             code=self.code,
             severity=Severity.ERROR,
             where=place(optimizer.at, "state"),
-            message=f"{how}, by the shapes of the weights in the groups' order: load_state_dict takes it, and the "
-            "first step() raises RuntimeError about sizes that must match",
+            message=f"{how}, by the shapes of the weights in the groups' order: load_state_dict takes it, and "
+            f"{unlike_sizes(optimizer)}",
             hint="number the states as the groups list their parameters, or resume from a checkpoint that is as saved",
         )
 

@@ -54,16 +54,13 @@ class OptimizerGroupSetting:
                 continue
             given = _given(case.checkpoint, optimizer)
             for key in (*_ALIKE, "weight_decay"):
-                if key in given:
+                if key in given and not any(_unlike(optimizer, k, v) for k, v in given.items() if k != key):
                     yield from self._against(optimizer, key, given)
-                elif key != "weight_decay":
+                elif key != "weight_decay":  # where more is other, the optimizer may have been given to the Trainer
                     yield from self._among(optimizer, key)
 
     def _against(self, optimizer: OptimizerState, key: str, given: Mapping[str, str]) -> Iterator[Finding]:
         """Groups of the Trainer against its arguments."""
-        if any(name != key and _unlike(optimizer, name, wanted) for name, wanted in given.items()):
-            yield from self._among(optimizer, key)  # more is other: the optimizer may have been given to the Trainer
-            return
         wrong = _unlike(optimizer, key, given[key])
         if not wrong:
             return

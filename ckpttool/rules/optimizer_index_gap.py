@@ -8,7 +8,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Checkpoint, OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._alignment import Alignment, alignments, shape_of
-from ckpttool.rules._arrangement import as_torch_numbers, clashes, goes_with
+from ckpttool.rules._arrangement import as_torch_numbers, clashes, goes_with, is_usual, unlike_sizes
 from ckpttool.rules._optimizers import figure, some, state_of, unseen, whole
 from ckpttool.rules._places import count, place
 from ckpttool.values import TensorRef, Value
@@ -17,10 +17,7 @@ _REFUSED = (
     "load_state_dict raises ValueError ('loaded state dict has a different number of parameter groups', or '… a "
     "parameter group that doesn't match the size of optimizer's group') in torch/optim/optimizer.py"
 )
-_BY_POSITION = (
-    "load_state_dict goes by position, and there the states have other shapes than the weights: the first step() "
-    "raises RuntimeError"
-)
+_BY_POSITION = "load_state_dict goes by position, and there the states have other shapes than the weights: "
 _PLACE, _NUMBER = "position", "number"  # what the shapes of states go with
 _ADDRESS = 1 << 32  # torch 1.5 and older number parameters by their address in memory, and leave gaps rightly
 
@@ -101,7 +98,7 @@ class OptimizerIndexGap:
             severity = Severity.ERROR
             then = f"the optimizer that wrote them had {built:,} parameters, the groups list {len(ids):,}: {_REFUSED}"
         elif seen.told == _NUMBER:
-            severity, then = Severity.ERROR, _BY_POSITION
+            severity, then = Severity.ERROR, _BY_POSITION + unlike_sizes(optimizer)
         hint = "give the states the ids that param_groups lists, in the order of the parameters"
         yield self._said(severity, place(optimizer.at, "state"), f"{what}; {then}", hint)
 
@@ -149,7 +146,7 @@ class OptimizerIndexGap:
             )
             return self._said(Severity.ERROR, where, message, hint)
         if seen.told == _NUMBER:
-            return self._said(Severity.ERROR, where, f"{what}; {_BY_POSITION}", hint)
+            return self._said(Severity.ERROR, where, f"{what}; {_BY_POSITION}{unlike_sizes(optimizer)}", hint)
         message = (
             f"{what}; load_state_dict gives the state to the last parameter of an id, and the others start with new "
             "moments"
@@ -167,11 +164,13 @@ class OptimizerIndexGap:
         what = f"the ids are in another order ({some([figure(i) for i in ids])}) than torch numbers them"
         if runs and before != [len(g) for g in groups]:
             message = f"{what}: the groups were exchanged, and they are of other sizes: {_REFUSED}"
+            if seen.told == _NUMBER:
+                message += f"; in a run whose groups are of these sizes {unlike_sizes(optimizer)}"
             yield self._said(Severity.ERROR, where, message, hint)
             return
         if seen.told == _PLACE:  # states and groups were put in another order together
             return
-        severity, then = Severity.ERROR, _BY_POSITION
+        severity, then = Severity.ERROR, _BY_POSITION + unlike_sizes(optimizer)
         if seen.told != _NUMBER:
             severity = Severity.SILENT
             then = "load_state_dict goes by position and gives states to other parameters, and says nothing"
@@ -195,9 +194,11 @@ class _Seen:
         if self.pair is not None:
             by_number = [shape_of(self.optimizer, n) for n in range(len(self.ids))]
             both = (by_position, by_number)
-            position, number = (goes_with(self.optimizer, self.checkpoint, self.pair, shapes) for shapes in both)
-            if position != number and None not in (position, number):
-                return _PLACE if position else _NUMBER
+            usual = [is_usual(self.optimizer, self.pair, shapes) for shapes in both]
+            fit = [goes_with(self.optimizer, self.checkpoint, self.pair, shapes) for shapes in both]
+            for position, number in (usual, fit):
+                if position != number and None not in (position, number):
+                    return _PLACE if position else _NUMBER
         return _NUMBER if clashes(self.optimizer, self.ids) else ""
 
     @property

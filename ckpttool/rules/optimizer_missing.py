@@ -86,8 +86,10 @@ class OptimizerMissing:
         if not isinstance(root, dict):
             return
         if "optimizer_states" not in root:
+            alone = not root.keys() & {"lr_schedulers", "callbacks"}
+            what = "it was saved with weights alone (save_weights_only)" if alone else "there is no optimizer_states"
             message = (
-                "there is no optimizer_states, so trainer.fit(ckpt_path=…) raises KeyError ('Trying to restore "
+                f"{what}, so trainer.fit(ckpt_path=…) raises KeyError ('Trying to restore "
                 "optimizer state but checkpoint contains only the model.') in restore_optimizers_and_schedulers of "
                 "lightning/pytorch/trainer/connectors/checkpoint_connector.py"
             )

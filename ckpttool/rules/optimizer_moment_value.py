@@ -18,6 +18,7 @@ _MEANS = (("exp_avg", "exp_avg_sq"), ("exp_avg", "exp_inf"))
 _FADED = 60.0  # a mean of gradients that were zero ever since would be e^-60 of what it was, and float32 holds that
 _SQUARED = 1e-15  # the square of a larger gradient is no zero in float32 or bfloat16
 _WIDE = ("float32", "float64", "bfloat16")  # types with exponents for such squares
+_BEFORE_GATES = 2  # steps in which what stands before a gate of zeros (LoRA's) gets no gradient: one, or one at rate 0
 _CORRECTING = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax")  # classes that divide by `1 - beta ** step`
 _HINT = "resume from a checkpoint whose moments are whole, or leave the optimizer out and expect it to start afresh"
 
@@ -114,8 +115,9 @@ class OptimizerMomentValue:
 
     def _alone(self, optimizer: OptimizerState, params: list[_Param]) -> Iterator[Finding]:
         """Parameters whose every moment is zero, while others have some: no gradient ever reached them, or a loss."""
-        # In the first step the gradients of what stands before a gate of zeros are zero, too.
-        idle = [p for p in params if p.step is not None and p.step > 1 and all(s.zero for s in p.scans.values())]
+        idle = [
+            p for p in params if p.step is not None and p.step > _BEFORE_GATES and all(s.zero for s in p.scans.values())
+        ]
         if idle:
             first = idle[0]
             what = f"every moment of {first.label} is zero after {first.step:g} steps{_more(idle)}"

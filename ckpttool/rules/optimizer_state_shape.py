@@ -8,6 +8,7 @@ from ckpttool.model import Checkpoint, OptimizerState
 from ckpttool.names import without_wrappers
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._alignment import alignments
+from ckpttool.rules._arrangement import unlike_sizes
 from ckpttool.rules._optimizers import params_of, some, state_of, step_to, unseen, weights_by_name, whole
 from ckpttool.rules._places import count, place
 from ckpttool.rules._torch_optimizers import TorchClass, torch_class
@@ -58,8 +59,8 @@ class OptimizerStateShape:
             code=self.code,
             severity=Severity.ERROR,
             where=place(optimizer.at, "state", param),
-            message=f"{what}{more}: load_state_dict takes it, and the first step() raises RuntimeError about sizes "
-            f"that must match (in torch/optim/{made.module})",
+            message=f"{what}{more}: load_state_dict takes it, and {unlike_sizes(optimizer)} (in "
+            f"torch/optim/{made.module})",
             hint="the model was changed after the state was made: resume with the model that it was saved with, or "
             "drop the entry so that it starts anew",
         )

@@ -55,6 +55,7 @@ class OptimizerStructure:
         # A script that may save no optimizer looks before it loads one; weights alone are saved so, too.
         optional = payload.value is None or payload.value == {}
         begun = trained(case.checkpoint) or case.checkpoint.schedulers or not optional
+        begun = begun or case.checkpoint.layout == "lightning"  # which loads whatever lies there
         return Finding(
             code=self.code,
             severity=Severity.ERROR if begun else Severity.WARNING,

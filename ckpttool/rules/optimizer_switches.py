@@ -16,6 +16,8 @@ _ADAM = ("Adam", "AdamW")
 _FUSED = (*_ADAM, "Adagrad", "SGD")
 _NOT_DIFFERENTIABLE = (*_ADAM, "Adagrad")  # with `fused`; SGD does not ask
 _FOREACH = (*_ADAM, "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "ASGD", "RMSprop", "Rprop")  # these do ask
+# What a step with `foreach` raises on betas that are tensors; those of Adam ask, the others have no such kernel.
+_BETAS = {**dict.fromkeys(_ADAM, "ValueError"), "NAdam": "RuntimeError", "RAdam": "RuntimeError", "Adamax": "TypeError"}
 # A switch of a group, classes, and the state that only a run with it on makes.
 _LEFT = (
     ("amsgrad", _ADAM, "max_exp_avg_sq"),
@@ -77,6 +79,7 @@ def _together(made: TorchClass, flags: Mapping[str, Value]) -> Iterator[_Told]:
     fused = fused and made.name in _FUSED
     loose = foreach and not is_on(flags.get("capturable")) and made.name in _ADAM
     betas = flags.get("betas")
+    tensors = [b for b in betas if isinstance(b, TensorRef) and not b.shape] if isinstance(betas, list | tuple) else []
     if loose and isinstance(flags.get("lr"), TensorRef):
         yield _raising(made, "lr", "lr is a tensor, foreach is on and capturable is off", "RuntimeError")
     elif differentiable and fused and made.name in _NOT_DIFFERENTIABLE:
@@ -89,8 +92,9 @@ def _together(made: TorchClass, flags: Mapping[str, Value]) -> Iterator[_Told]:
         yield _Told("foreach", message, Severity.WARNING, "switch one of them off in the groups after loading")
     elif differentiable and foreach and made.name in _FOREACH:
         yield _raising(made, "differentiable", "foreach and differentiable are on", "AssertionError")
-    elif loose and isinstance(betas, list | tuple) and any(isinstance(beta, TensorRef) for beta in betas):
-        yield _raising(made, "betas", "betas are tensors, foreach is on and capturable is off", "ValueError")
+    elif tensors and foreach and not is_on(flags.get("capturable")) and made.name in _BETAS:
+        what = "betas are tensors, foreach is on and capturable is off"
+        yield _raising(made, "betas", what, _BETAS[made.name])
 
 
 def _raising(made: TorchClass, key: str, what: str, exception: str) -> _Told:

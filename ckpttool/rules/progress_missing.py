@@ -58,17 +58,10 @@ class ProgressMissing:
         root = contents.root if contents is not None and contents.complete else None
         if not isinstance(root, dict) or not case.checkpoint.optimizers or _before_loops(case.checkpoint.about):
             return
-        loops = root.get("loops")
-        if loops is None:
+        if root.get("loops") is None:  # of loops without fit_loop tells lightning.version
             message = f"there are no loops: Lightning starts at epoch 0 and step 0 again, with {_optimizer(case)}"
             hint = "resume from another checkpoint; epoch and global_step at the top are not read"
             yield self._finding(Severity.SILENT, "loops", message, hint)
-        elif isinstance(loops, dict) and "fit_loop" not in loops:
-            message = (
-                "loops has no fit_loop: trainer.fit(ckpt_path=…) raises KeyError ('fit_loop') in restore_loops of "
-                "lightning/pytorch/trainer/connectors/checkpoint_connector.py"
-            )
-            yield self._finding(Severity.ERROR, "loops.fit_loop", message, "resume from another checkpoint")
 
     def _trainer(self, checkpoint: Checkpoint) -> Iterator[Finding]:
         """A state that lacks the key is filled with 0; a folder without the file is `container.incomplete`."""

@@ -7,6 +7,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.layouts import some
 from ckpttool.model import Checkpoint
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._generators import ONLY
 from ckpttool.rules._places import count
 from ckpttool.rules._ranks import ranks, world_size
 from ckpttool.rules._rng_slots import slots
@@ -51,7 +52,7 @@ class RngMissing:
                 code=self.code,
                 severity=Severity.WARNING if written else Severity.NOTE,
                 where=checkpoint.path,
-                message="no state of a random generator is there: dropout, shuffling and augmentation start afresh"
+                message=f"no state of a random generator is there: {ONLY}"
                 + ("" if written else "; the trainer saves none by itself"),
                 hint="save torch.get_rng_state(), torch.cuda.get_rng_state_all(), random.getstate() and "
                 "numpy.random.get_state() with the rest",
@@ -80,7 +81,7 @@ class RngMissing:
             severity=Severity.SILENT,
             where=files[0],
             message=f"{some(files)} {are} missing of {count(wanted, 'rank')}{by}: "
-            f"the random generators do not go on where they were; {_SWALLOWED[layout]}",
+            f"the random generators do not go on where they were, {ONLY}; {_SWALLOWED[layout]}",
             hint="get the file again, or resume from a checkpoint that has them all",
         )
 

@@ -9,18 +9,18 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Role
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._arrived import arrived, some
+from ckpttool.rules._generators import ONLY
 from ckpttool.rules._places import place
 
 
 class RngNotRestored:
     """The random generators do not go on from the states that the checkpoint holds.
 
-    What: for each generator whether its state was set after the checkpoint was opened, and to what. This is minor:
-    only the next random numbers and the order of batches differ.
+    What: for each generator whether its state was set after the checkpoint was opened, and to what.
 
-    Why: dropout, shuffling and augmentation go on otherwise than they would have.
+    Why: dropout, shuffling and augmentation go on otherwise than they would have; nothing else does.
 
-    Example: `minor: torch, python were not set to the states of the checkpoint`
+    Example: `torch, python were not set to the states of the checkpoint: only shuffling and dropout differ`
 
     Reference: torch/random.py `set_rng_state`, torch 2.13; accelerate/checkpointing.py `load_accelerator_state`,
     accelerate 1.15, which swallows what goes wrong there.
@@ -47,7 +47,7 @@ class RngNotRestored:
             code=self.code,
             severity=severity,
             where=where,
-            message=f"minor: {message}; only the next random numbers and batches differ",
+            message=f"{message}: {ONLY}",
             hint="set them last, just before training goes on",
         )
 

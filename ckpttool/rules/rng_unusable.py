@@ -8,7 +8,7 @@ from ckpttool.elements import tensors_in
 from ckpttool.layouts import some
 from ckpttool.model import At, Contents
 from ckpttool.protocols import Case, Needs
-from ckpttool.rules._generators import CALLS, Refusal, kind, refusal
+from ckpttool.rules._generators import CALLS, ONLY, Refusal, kind, refusal
 from ckpttool.rules._globals import NUMPY_GLOBALS
 from ckpttool.rules._places import place
 from ckpttool.rules._rng_slots import CUDA, FILES, KEYS, Slot, slots
@@ -17,7 +17,7 @@ from ckpttool.values import KeyPath, TensorRef, Trust, Value
 _TRAINER = "_load_rng_state of transformers/trainer.py"
 _ACCELERATE = "load_accelerator_state of accelerate/checkpointing.py"
 _LOGGED = "swallows it with a line at INFO"
-_HINT = "take the random states of another checkpoint of the run, or remove them and go on with other random numbers"
+_HINT = f"take the random states of another checkpoint of the run, or remove them: {ONLY}"
 
 
 class RngUnusable:
@@ -62,9 +62,10 @@ class RngUnusable:
             return
         absent = [key for key in KEYS[layout] if key not in root]
         if absent:
-            says = f"{some(absent)} {'are' if len(absent) > 1 else 'is'} not there"
+            says = f"{some(absent)} are not there" if len(absent) > 1 else "it is not there"
+            where = place(At(file), *absent[: len(absent) == 1])
             lost = _lost(layout, KEYS[layout][absent[0]], root) if layout == "accelerate" else ""
-            yield self._finding(place(At(file), absent[0]), Refusal("KeyError", says), "the look-up", lost)
+            yield self._finding(where, Refusal("KeyError", says), "the look-up", lost)
         for key, generator in KEYS[layout].items():
             if key in root and (wrong := refusal(generator, root[key])):
                 lost = _lost(layout, generator, root) if layout == "accelerate" else ""

@@ -7,6 +7,7 @@ from typing import ClassVar
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Checkpoint
 from ckpttool.protocols import Case, Needs
+from ckpttool.rules._generators import ONLY
 from ckpttool.rules._places import count, place
 from ckpttool.rules._ranks import ranks
 
@@ -74,7 +75,7 @@ class RngWorldSize:
             severity=severity,
             where=checkpoint.rng[0].at.file or place(checkpoint.rng[0].at),
             message=message,
-            hint="resume with as many processes and devices as saved it, or expect other random numbers",
+            hint=f"resume with as many processes and devices as saved it; else {ONLY}",
         )
 
 

@@ -1,8 +1,7 @@
 """A schedule ends where training does not."""
 
-import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Checkpoint, SchedulerState
@@ -13,10 +12,9 @@ from ckpttool.rules._learning_rates import alike, driven_by, follows, last_rates
 from ckpttool.rules._places import place
 from ckpttool.rules._schedules import base_rates, schedule_of
 from ckpttool.rules._trained import siblings
-from ckpttool.rules._trainer_schedules import max_steps, warm_up
+from ckpttool.rules._trainer_schedules import horizon_shown, max_steps, warm_up
 
 _KEYS = {"OneCycleLR": "total_steps", "CosineAnnealingLR": "T_max", "PolynomialLR": "total_iters"}
-_WHOLE = 1e-3  # steps; how near to a whole number a horizon must come that was worked out
 
 
 class SchedulerHorizon:
@@ -86,7 +84,9 @@ class SchedulerHorizon:
             return
         bases, last = base_rates(scheduler.fields), last_rates(scheduler)
         warm = warm_up(checkpoint.config, total)
-        shown = None if checkpoint.config.get("lr_scheduler_kwargs") else _shown(str(kind), last, bases, step, warm)
+        shown = (
+            None if checkpoint.config.get("lr_scheduler_kwargs") else horizon_shown(str(kind), last, bases, step, warm)
+        )
         if shown is not None and total not in (shown, step):
             yield self._finding(
                 Severity.WARNING,
@@ -140,19 +140,3 @@ def _never(case: Case, scheduler: SchedulerState, *, step: float, end: float) ->
 def _is_before(checkpoint: Checkpoint, step: int) -> bool:
     found = next((whole(c.value) for c in checkpoint.counters if c.name == "global_step"), None)
     return found is not None and found < step
-
-
-def _shown(kind: str, last: Any, bases: Any, step: float, warm: int) -> int | None:
-    """The horizon at which a schedule of this kind gives this rate; None where the rate does not say.
-
-    Source: transformers/optimization.py, `_get_linear_schedule_with_warmup_lr_lambda` and its cosine twin
-    """
-    if not last or len(last) != len(bases) or not all(bases) or step <= warm:
-        return None
-    factor = last[0] / bases[0]
-    if not 0 < factor < 1 or not alike(last, [factor * base for base in bases]):
-        return None
-    part = 1 - factor if kind == "linear" else math.acos(2 * factor - 1) / math.pi
-    total = warm + (step - warm) / part
-    whole = round(total)
-    return whole if abs(total - whole) < _WHOLE and whole > step else None

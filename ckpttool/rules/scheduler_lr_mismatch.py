@@ -9,13 +9,13 @@ from ckpttool.model import OptimizerState, SchedulerState
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._bounded import bounded
 from ckpttool.rules._learning_rates import alike, driven_by, follows, last_rates, neighbour, position, rates_of, said
-from ckpttool.rules._off_schedule import ANEW, OffSchedule, base_or_first
+from ckpttool.rules._off_schedule import ANEW, OffSchedule, base_or_first, in_others
 from ckpttool.rules._places import count, place
 from ckpttool.rules._scheduler_loading import class_of
 from ckpttool.rules._schedules import Schedule, base_rates, schedule_of
 from ckpttool.rules._trained import siblings
-from ckpttool.rules._trainer_schedules import trainer_rates
-from ckpttool.rules._witnesses import handed_over, sole
+from ckpttool.rules._trainer_schedules import horizon_shown, max_steps, trainer_rates, warm_up
+from ckpttool.rules._witnesses import handed_over, sole, steps_said
 
 _HINT = "load the optimizer after the scheduler is made, or resume from a checkpoint where both agree"
 _FROM_BASE = (
@@ -77,6 +77,13 @@ class SchedulerLrMismatch:
             if not _driven_by_another(case, scheduler, optimizer) and not handed_over(scheduler, (optimizer,)):
                 yield self._apart(scheduler, optimizer, form)
         elif (
+            schedule is None
+            and form is not None
+            and not follows(known, form, bases)
+            and alike(rates_of(optimizer, "initial_lr")[: len(bases)], bases)
+        ):
+            yield from self._off_trainer(case, scheduler, optimizer, form)
+        elif (
             schedule and form is not None and schedule.certain and step is not None and not follows(known, form, bases)
         ):
             if not sole(case, scheduler) or neighbour(schedule, step, known, bases):
@@ -101,7 +108,7 @@ class SchedulerLrMismatch:
         if (
             odd.path is None
             and schedule.name not in ANEW
-            and _in_others(case, rates_of(optimizer), schedule.at(step or 0))
+            and in_others(case, rates_of(optimizer), schedule.at(step or 0))
         ):
             severity = Severity.WARNING
         yield Finding(
@@ -109,6 +116,24 @@ class SchedulerLrMismatch:
             severity=severity,
             where=place(scheduler.at, *odd.path) if odd.path else place(optimizer.at, "param_groups", 0, "lr"),
             message=odd.message,
+            hint=_HINT,
+        )
+
+    def _off_trainer(
+        self, case: Case, scheduler: SchedulerState, optimizer: OptimizerState, form: Sequence[float]
+    ) -> Iterator[Finding]:
+        """Of the Trainer's own schedules, by its arguments; positions and horizons are told elsewhere."""
+        step, kind = position(scheduler) or 0, str(case.checkpoint.config.get("lr_scheduler_type"))
+        warm = warm_up(case.checkpoint.config, max_steps(case.checkpoint) or 0)
+        end = horizon_shown(kind, last_rates(scheduler), base_rates(scheduler.fields), step, warm)
+        if end is not None or step not in steps_said(case, scheduler) or not sole(case, scheduler):
+            return
+        yield Finding(
+            code=self.code,
+            severity=Severity.WARNING,
+            where=place(optimizer.at, "param_groups", 0, "lr"),
+            message=f"lr is {said(rates_of(optimizer))}, the Trainer's {kind} schedule gives {said(form)} at step "
+            f"{step:,}, and goes back to it with the next step; the rate was set by hand, or the arguments are others",
             hint=_HINT,
         )
 
@@ -259,22 +284,6 @@ def _which_of_plateau(scheduler: SchedulerState, rate: float, shown: float) -> S
         return Severity.WARNING if rate > shown else Severity.NOTE
     times = math.log(shown / rate) / math.log(factor)
     return Severity.SILENT if math.isclose(times, round(times), rel_tol=_SAME) else Severity.WARNING
-
-
-def _in_others(case: Case, rates: Sequence[float], form: Sequence[float] | None) -> bool:
-    """Whether the run's other checkpoints depart from their schedules by the same factor."""
-    ratio = next((rate / due for rate, due in zip(rates, form or (), strict=False) if due), math.inf)
-    return any(math.isclose(ratio, other, rel_tol=_SAME) for other in _ratios(case))
-
-
-def _ratios(case: Case) -> Iterator[float]:
-    """By how much the rates of the run's other checkpoints depart from their schedules."""
-    for other in siblings(case):
-        for scheduler in other.schedulers:
-            driven, step = driven_by(other, scheduler), position(scheduler)
-            schedule = schedule_of(scheduler.fields, [g.hyperparameters for g in driven[0].groups]) if driven else None
-            form = schedule.at(step) if schedule and step is not None else None
-            yield from (rate / due for rate, due in zip(rates_of(driven[0])[:1], form or (), strict=False) if due)
 
 
 def _driven_by_another(case: Case, scheduler: SchedulerState, optimizer: OptimizerState) -> bool:

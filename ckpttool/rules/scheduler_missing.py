@@ -8,6 +8,7 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.model import At, Checkpoint, OptimizerState
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._learning_rates import alike, last_rates, rates_of, said
+from ckpttool.rules._loops import schedules_lost
 from ckpttool.rules._places import place
 from ckpttool.rules._siblings import fall_back
 from ckpttool.rules._trained import siblings
@@ -47,6 +48,8 @@ class SchedulerMissing:
             yield from self._accelerate(case)
         yield from self._averaging(case)
         if checkpoint.schedulers or _unread(checkpoint) or checkpoint.layout in (*_FROM_EPOCH, *_OWN):
+            return
+        if schedules_lost(checkpoint):
             return
         if checkpoint.layout == "hf-trainer":
             if all(part.name != "scheduler.pt" for part in checkpoint.files):  # else see container.misplaced

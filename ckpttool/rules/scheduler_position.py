@@ -26,13 +26,15 @@ _ANEW = {
 }
 _OWN = ("hf-trainer", "deepspeed", "accelerate", "lightning")  # whose pace other rules tell of
 _UNSTORED = ("LambdaLR", "SWALR")  # classes whose rate does not tell where they stand
+_WITH_OWN_COUNT = ("hf-trainer", "deepspeed", "lightning")  # trainers that count their steps, so that it is known
 _MOST_CYCLES = 64
 
 
 class SchedulerPosition:
     """What a scheduler goes on by contradicts the rest of its own state.
 
-    What: `last_epoch` against `_step_count`, where the optimizer or a counter agrees with the latter; the position of
+    What: `last_epoch` against `_step_count`, where the optimizer or a counter agrees with the latter; a schedule that
+    is far ahead of the optimizer, and whose rate does not show which of them is odd; the position of
     a SequentialLR against that of the scheduler inside whose turn it is; the cycle of CosineAnnealingWarmRestarts;
     the counts of ReduceLROnPlateau against its patience; and whichever of these is absent, so that a new scheduler's
     stays. Positions that no later rate depends on are left alone.
@@ -227,18 +229,30 @@ def _counted(case: Case, scheduler: SchedulerState, steps: NextSteps) -> Iterato
             yield key, f"{said}: the schedule goes on from step {at:,}"
 
 
+def _only_counts(case: Case, scheduler: SchedulerState, steps: NextSteps) -> bool:
+    """Whether no later rate depends on the position, or the rate itself shows where the schedule stands."""
+    at, taken = whole(steps.fields.get("last_epoch")), partner(case, scheduler)
+    if steps.name in _UNSTORED or at is None or taken is None:
+        return False
+    other = steps.with_("last_epoch", taken)
+    if steps.name in _GOES_BY or steps.name == "SequentialLR" or steps.ahead == other.ahead:
+        return True
+    return rate_says(case, scheduler, at, taken) or rate_says(case, scheduler, taken, at)
+
+
 def _elsewhere(case: Case, scheduler: SchedulerState, steps: NextSteps) -> tuple[Severity, str] | None:
-    """A schedule whose function is not stored, far ahead of the optimizer; its own counters agree with one another.
+    """A schedule far ahead of the optimizer, where no rate tells which is odd, and its own counters agree.
 
     Silent where a counter of the script agrees with the optimizer, and no accumulation of gradients explains it.
     """
     at, taken, fields = whole(steps.fields.get("last_epoch")), partner(case, scheduler), steps.fields
-    if steps.name not in _UNSTORED or case.checkpoint.layout in _OWN or at is None or not taken:
+    if case.checkpoint.layout in _WITH_OWN_COUNT or at is None or not taken or _only_counts(case, scheduler, steps):
         return None
     if at <= taken + 1 or calls_of(fields) != at or counts_of(case).scaled or not sole(case, scheduler):
         return None
     counted = steps_said(case, scheduler, with_optimizer=False)
-    batches = accumulated(at, taken)
+    # Accelerate steps a prepared scheduler with the optimizer, and once for each process.
+    batches = at % taken == 0 if case.checkpoint.layout == "accelerate" else accumulated(at, taken)
     if at in counted or (batches and taken not in counted):
         return None  # it counts batches: `scheduler.unit`
     words = " and ".join(filter(None, ("the optimizer's steps", counted.get(taken, ""))))

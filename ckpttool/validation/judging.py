@@ -11,7 +11,7 @@ from ckpttool.rules import held_against_script, stands
 from ckpttool.validation.beside import beside_script
 
 _STATES = frozenset({Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.RNG, Role.DATA, Role.PROGRESS})
-_TWO = "it holds two checkpoints against each other: --against OTHER, without a script"
+_TWO = "for two checkpoints, without a script: --against OTHER"
 _SEEN = {"rng.missing": "rng.not-restored"}  # what the first lets expect, the second has seen: one of them is said
 _UNMET = {
     Needs.VALUES: "the values were not read: --values",

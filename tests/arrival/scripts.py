@@ -66,7 +66,13 @@ def resumed(folder, code, *args, more="", change=None, checkpoint="ck.pt"):
         state = torch.load(checkpoint, weights_only=False)
         torch.save(change(state) or state, checkpoint)
     facts = facts_of(script, "--resume", checkpoint, *args, checkpoint=checkpoint)
-    assert facts.stopped in ("backward", "optimizer step"), (facts.stopped, facts.raised, facts.printed, facts.unwatched, facts.exit_code)
+    assert facts.stopped in ("backward", "optimizer step"), (
+        facts.stopped,
+        facts.raised,
+        facts.printed,
+        facts.unwatched,
+        facts.exit_code,
+    )
     with closing(open_path(checkpoint)) as opened:
         return judge(Case(checkpoint=opened, facts=facts, values=scan(opened)), RULES)
 

@@ -29,7 +29,7 @@ def raised(call):
     """What a call raises, as a probe would write it down."""
     try:
         call()
-    except Exception as error:  # noqa: BLE001  # whatever it is
+    except BaseException as error:  # noqa: BLE001  # CheckpointException is one
         frames = tuple(
             FrameFact(file=f.filename, line=f.lineno, function=f.name, library="-packages" in f.filename)
             for f in traceback.extract_tb(error.__traceback__)

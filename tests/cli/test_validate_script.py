@@ -1,9 +1,14 @@
 """The options of `ckpt validate` that are about a script, and the exit codes with one."""
 
+import io
 import json
+import xml.etree.ElementTree as ET
+from functools import partial
 
 import pytest
 import torch
+
+from ckpttool.render import github, junit, sarif
 
 SCRIPT = """
 import sys, torch
@@ -39,8 +44,10 @@ def place(tmp_path, monkeypatch):
     [
         (["--", "x"], "ARGS belongs to a script, and none is named"),
         (["--steps", "2"], "--steps belongs to a script, and none is named"),
-        (["--script", "train.py", "--steps", "-1"], "--steps -1 is no number of steps"),
-        (["--script", "train.py", "--steps", "two"], "--steps two is no number of steps"),
+        (["--timeout", "20"], "--timeout belongs to a script, and none is named"),
+        (["--script", "train.py", "--against", "ck.pt"], "--against holds two checkpoints against each other"),
+        (["--script", "train.py", "--steps", "-1"], "--steps -1 is not a whole number from 0 on"),
+        (["--script", "train.py", "--steps", "two"], "--steps two is not a whole number from 0 on"),
         (["--script", "train.py", "--timeout", "0"], "--timeout 0 is no time"),
         (["--script", "train.py", "--timeout", "soon"], "--timeout soon is no time"),
         (["--script", "train.py", "--module", "m"], "--script and --module name two programs"),
@@ -130,3 +137,72 @@ def test_an_empty_state_that_is_loaded_without_strict(ckpt, place):
     document = json.loads(ckpt("validate", "ck.pt", "--json", "--script", "train.py", "--", "{checkpoint}").out)
     assert document["verdict"] == "silently-wrong"
     assert "model.not-loaded" in [f["code"] for f in document["findings"] if f["severity"] == "silent"]
+
+
+LOADS_LOOSELY = SCRIPT.replace('saved["model"])', '{k + "x": v for k, v in saved["model"].items()}, strict=False)')
+RAISES = SCRIPT.replace("Linear(2, 2)", "Linear(3, 3)").replace("ones(1, 2)", "ones(1, 3)")
+NOT_REACHED = "import numpy_that_is_not_there\n" + SCRIPT
+VERDICTS = {
+    "resumable": (SCRIPT, 0, None),
+    "raises": (RAISES, 1, ("script.raises", 7)),
+    "silently-wrong": (LOADS_LOOSELY, 1, ("model.not-loaded", 7)),
+    "not-judged": (NOT_REACHED, 2, None),
+}
+
+
+def told(write, document):
+    """A document in a format for CI."""
+    stream = io.StringIO()
+    write(document, stream)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("form", ["github", "junit", "sarif"])
+def test_the_exit_code_in_each_format(ckpt, place, form):
+    """It is that of the verdict."""
+    (place / "train.py").write_text(NOT_REACHED)
+    assert ckpt("validate", "ck.pt", "--format", form, "--script", "train.py").code == 2
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_each_verdict_in_each_format(ckpt, place, verdict):
+    """What fails stands at the line of the script, relative to where we are; what could not look is skipped."""
+    script, code, expected = VERDICTS[verdict]
+    (place / "train.py").write_text(script)
+    result = ckpt("validate", "ck.pt", "--json", "--script", "train.py", "--", "{checkpoint}")
+    assert result.code == code
+    document = json.loads(result.out)
+    outs = {form.__module__.rpartition(".")[2]: told(form, document) for form in (github.write, junit.write)}
+    outs["sarif"] = told(partial(sarif.write, version="1"), document)
+    suite = ET.fromstring(outs["junit"]).find("testsuite")
+    cases = {case.get("name"): case for case in suite}
+    assert document["verdict"] == verdict
+    assert document["said"] in outs["github"]
+    if expected:
+        rule, line = expected
+        found = next(f for f in document["findings"] if f["code"] == rule)
+        assert (found["file"], found["line"]) == ("train.py", line)
+        assert f"::error file=train.py,line={line},title={rule}::" in outs["github"]
+        assert (cases[rule].get("file"), cases[rule].get("line")) == ("train.py", str(line))
+        result = next(r for r in json.loads(outs["sarif"])["runs"][0]["results"] if r["ruleId"] == rule)
+        physical = result["locations"][0]["physicalLocation"]
+        assert physical["artifactLocation"]["uri"] == "train.py"
+        assert physical["region"]["startLine"] == line
+    if verdict == "not-judged":
+        assert "No module named 'numpy_that_is_not_there'" in outs["github"].splitlines()[-1]
+        assert cases["verdict"].find("error") is not None
+        assert "torch was not imported" not in [n["why"] for n in document["not_checked"]]
+        assert "did not come" in cases["optimizer.not-restored"].find("skipped").get("message")
+    skips = [case.get("name") for case in suite if case.find("skipped") is not None]
+    assert {n["code"] for n in document["not_checked"]} - {f["code"] for f in document["findings"]} == {*skips}
+
+
+def test_text_of_what_it_printed(ckpt, place):
+    """Why it was not judged comes first, then what to do, then its last lines without the traceback."""
+    (place / "train.py").write_text("for n in range(20):\n    print(f'line {n}')\nimport numpy_that_is_not_there\n")
+    out = ckpt("validate", "ck.pt", "--script", "train.py").out
+    assert [line for line in out.splitlines() if "ModuleNotFoundError" in line or "--python PATH" in line] != []
+    assert out.index("because") < out.index("--python PATH") < out.index("the script printed, at last 10 lines")
+    assert "line 9" not in out
+    assert out.index("|  line 10") < out.index("|  line 19") < out.index("\nchecked\n")
+    assert "Traceback" not in out

@@ -1,6 +1,5 @@
 """Documents of judgements, as `validate` makes them."""
 
-
 SAID = {
     "resumable": "resumable, as far as was checked",
     "raises": "the resume raises",
@@ -9,9 +8,9 @@ SAID = {
 }
 
 
-def finding(code, severity, message="it is odd", where="scaler.pt", hint="look again", file=None, line=None):
-    told = {"code": code, "severity": severity, "where": where, "message": message, "hint": hint}
-    return {**told, "file": file, "line": line}
+def finding(code, severity, **more):
+    odd = {"message": "it is odd", "where": "scaler.pt", "hint": "look again", "file": None, "line": None}
+    return {"code": code, "severity": severity, **odd, **more}
 
 
 def document(*findings, verdict="resumable", **more):

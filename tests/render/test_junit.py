@@ -99,3 +99,18 @@ def test_findings_of_the_folder_of_a_run():
         "runs", "runs/checkpoint-1", "runs/checkpoint-2",
     ]  # fmt: skip
     assert len(outcomes(run(document()) | {"folder_findings": []})) == 1
+
+
+def test_a_line_of_a_script():
+    """A test has `file` and `line` where a finding is about a line; where the place is another, both are said."""
+    told = document(finding("scaler.empty", "error", file="src/train.py", line=64), verdict="raises")
+    (case, _) = ET.fromstring(written(told)).find("testsuite")
+    assert (case.get("file"), case.get("line")) == ("src/train.py", "64")
+    assert case.find("failure").text == "error: src/train.py:64: scaler.pt: it is odd\n→ look again"
+
+
+def test_several_reasons_of_one_rule():
+    """Why a rule could not look is said with all of its reasons."""
+    told = document(not_checked=[{"code": "rng.missing", "why": "one"}, {"code": "rng.missing", "why": "two"}])
+    (_, case) = ET.fromstring(written(told)).find("testsuite")
+    assert case.find("skipped").get("message") == "not checked: one; two"

@@ -111,3 +111,10 @@ def test_findings_of_the_folder_of_a_run():
     (result,) = ran(told)["results"]
     assert (result["ruleId"], result["level"], result["properties"]["fails"]) == ("run.incomplete", "warning", False)
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "runs"
+
+
+def test_a_line_of_a_script():
+    """A finding about a line of a script is located there."""
+    (result,) = ran(document(finding("scaler.empty", "error", file="src/train.py", line=64)))["results"]
+    physical = result["locations"][0]["physicalLocation"]
+    assert (physical["artifactLocation"]["uri"], physical["region"]["startLine"]) == ("src/train.py", 64)

@@ -10,6 +10,7 @@ import torch
 
 from ckpttool.rules.callback_state import CallbackState
 from ckpttool.rules.lightning_version import LightningVersion
+from tests.rules.asking import judgements
 from tests.rules.held import against, alone, brief, edited, said
 from tests.validation.resuming import quiet, raised
 
@@ -71,7 +72,6 @@ class TestVersion:
         [
             (without("pytorch-lightning_version"), "pytorch-lightning_version", "pytorch-lightning_version"),
             (without("state_dict"), "state_dict", "state_dict"),
-            (without("optimizer_states"), "optimizer_states", "Trying to restore optimizer state but"),
             (without("lr_schedulers"), "lr_schedulers", "Trying to restore learning rate scheduler state"),
             (without("loops", "fit_loop"), "loops.fit_loop", "fit_loop"),
             (versioned("new"), "pytorch-lightning_version", "Invalid version"),
@@ -122,15 +122,17 @@ class TestVersion:
             resumed(path, tmp_path / "run")
 
     def test_weights_only(self, saved, tmp_path):
-        """A file of weights alone is a note, though resuming from it raises: it was not meant to be resumed from."""
+        """Of a file of weights alone, which raises, `optimizer.missing` tells, and nothing else."""
 
         def change(file):
             for key in ("optimizer_states", "lr_schedulers", "callbacks"):
                 del file[key]
 
         path = edited(saved, tmp_path / "e.ckpt", change)
-        (note,) = alone(LightningVersion(), path)
-        assert (note.severity, note.where) == ("note", "optimizer_states")
+        assert alone(LightningVersion(), path) == []
+        (finding,) = [f for f in judgements(path)["e.ckpt"].findings if f.severity in ("error", "silent", "warning")]
+        assert (finding.code, finding.severity, finding.where) == ("optimizer.missing", "error", "optimizer_states")
+        assert finding.message.startswith("it was saved with weights alone (save_weights_only), so trainer.fit")
         with pytest.raises(KeyError, match="contains only the model"):
             resumed(path, tmp_path / "run")
 

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from ckpttool.rules.lightning_payload import LightningPayload
+from tests.rules.asking import judgements
 from tests.rules.held import alone, edited
 from tests.validation.resuming import raised, resume_with_lightning, train_with_lightning
 
@@ -40,9 +41,10 @@ def test_untouched(saved, fixtures_dir):
         ("optimizer_states", 3, "TypeError"),
         ("optimizer_states", "x", "AttributeError"),
         ("optimizer_states", {"state": {}, "param_groups": []}, "AttributeError"),
-        ("optimizer_states", [None], "AttributeError"),
-        ("optimizer_states", [[]], "TypeError"),
-        ("optimizer_states", [{}], "KeyError"),
+        ("optimizer_states", (None,), "AttributeError"),
+        ("optimizer_states", ((),), "AttributeError"),
+        ("optimizer_states", ([],), "TypeError"),
+        ("optimizer_states", ({},), "KeyError"),
         ("lr_schedulers", None, "TypeError"),
         ("lr_schedulers", 3, "TypeError"),
         ("lr_schedulers", {"last_epoch": 1}, "ValueError"),
@@ -90,6 +92,40 @@ def test_what_is_not_read(saved, tmp_path, key, value):
     assert alone(LightningPayload(), path) == []
     made = resume_with_lightning(path, tmp_path / "run", epochs=2)
     assert {int(state["step"]) for state in made.optimizers[0].state.values()} == {12}
+
+
+BAD = ("error", "silent", "warning")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"optimizer_states": [None]}, [("error", "optimizer.structure", "optimizer_states[0]")]),
+        ({"optimizer_states": [{}], "global_step": 0, "lr_schedulers": []},
+         [("error", "optimizer.structure", "optimizer_states[0]"), ("silent", "lightning.payload", "lr_schedulers")]),
+        ({"optimizer_states": [[]]}, [("error", "optimizer.structure", "optimizer_states[0]")]),
+        ({"lr_schedulers": [None]}, [("error", "lightning.payload", "lr_schedulers[0]")]),
+        ({"lr_schedulers": {}}, [("silent", "lightning.payload", "lr_schedulers")]),
+        ({"lr_schedulers": [{}]}, [("silent", "lightning.payload", "lr_schedulers[0]")]),
+        ({"state_dict": None, "optimizer_states": None, "lr_schedulers": None},
+         [("error", "lightning.payload", "state_dict")]),
+        ({"optimizer_states": {}, "lr_schedulers": {}}, [("silent", "lightning.payload", "optimizer_states")]),
+        ({"loops": {}}, [("error", "lightning.version", "loops.fit_loop")]),
+        ({"loops": None}, [("silent", "progress.missing", "loops")]),
+    ],
+)  # fmt: skip
+def test_one_fault_is_told_once(saved, tmp_path, keys, said):
+    """Of all rules one tells of it, and one finding names all keys that are alike."""
+    path = edited(saved, tmp_path / "e.ckpt", lambda file: file.update(keys))
+    found = judgements(path)["e.ckpt"].findings
+    assert [(f.severity, f.code, f.where) for f in found if f.severity in BAD] == said
+
+
+def test_the_keys_that_are_wrong_too(saved, tmp_path):
+    """They are named in the finding of the first."""
+    keys = dict.fromkeys(("state_dict", "optimizer_states", "lr_schedulers"))
+    (finding,) = alone(LightningPayload(), edited(saved, tmp_path / "e.ckpt", lambda file: file.update(keys)))
+    assert finding.message.endswith("raises TypeError; optimizer_states, lr_schedulers are wrong, too")
 
 
 def test_a_model_without_parameters(saved, tmp_path):

@@ -3,6 +3,7 @@
 import argparse
 import shutil
 import sys
+import zipfile
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -107,6 +108,33 @@ def test_what_accelerate_adds_to_the_list(of_accelerate, tmp_path):
     assert raised(resume_with_accelerate, folder)[0] == "UnpicklingError"
 
 
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [
+        (np.arange(3, dtype="u4"), False),
+        (np.arange(3, dtype=">u4"), False),
+        (np.dtype("u4"), False),
+        (np.arange(3, dtype="f4"), True),
+        (np.arange(3, dtype="i8"), True),
+        (np.array(["a"]), True),
+        (np.array([None, {}], dtype=object), True),
+        (np.zeros(2, dtype=[("a", "i4")]), True),
+        (np.zeros(2, dtype="M8[s]"), True),
+        (np.dtype("f4"), True),
+    ],
+)
+@pytest.mark.parametrize("file", ["optimizer.bin", "scheduler.bin", "scaler.pt"])
+def test_dtypes_that_accelerate_refuses(of_accelerate, tmp_path, file, value, refused):
+    """Each dtype of numpy is of a class of its own, and only that of uint32 is on the list."""
+    folder = copied(of_accelerate, tmp_path / "checkpoint_2")
+    edited(folder / file, lambda s: s.update(note={"a": [value]}))
+    said = short(asked(WeightsOnly(), folder))
+    assert [f[:2] for f in said] == ([("error", f"{file}: note.a[0]")] if refused else [])
+    assert (raised(resume_with_accelerate, folder)[0] == "UnpicklingError") is refused
+    if refused:
+        assert said[0][2].endswith("load_accelerator_state of Accelerate raises UnpicklingError")
+
+
 def test_random_states_that_accelerate_refuses(of_accelerate, tmp_path):
     """Of random states it swallows the exception, and restores neither them nor the step."""
     folder = copied(of_accelerate, tmp_path / "checkpoint_2")
@@ -204,19 +232,54 @@ def test_the_gate_without_a_release(of_trainer, absent):
 # load.numpy-core
 
 
-def test_arrays_of_numpy_2_with_numpy_1(of_trainer, tmp_path, monkeypatch):
-    """numpy before 1.26.1 has no numpy._core: the random states raise ModuleNotFoundError."""
-    (found,) = asked(NumpyCore(), of_trainer, installed={"numpy": "1.24.4"})
+def named_otherwise(path, old, new):
+    """The same file, as another numpy would have written it."""
+    with zipfile.ZipFile(path) as archive:
+        members = [(one.filename, archive.read(one)) for one in archive.infolist()]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, held in members:
+            archive.writestr(name, held.replace(old, new) if name.endswith("data.pkl") else held)
+
+
+@pytest.mark.parametrize("numpy", ["1.24.4", "1.26.4"])
+def test_random_states_of_numpy_2_with_numpy_1(of_trainer, of_accelerate, numpy):
+    """The trainers allow the name that the installed numpy has: the Trainer raises, Accelerate goes on without."""
+    (found,) = asked(NumpyCore(), of_trainer, installed={"numpy": numpy})
     assert (str(found.severity), found.where) == ("error", "rng_state.pth")
+    assert found.message.startswith("it was saved with numpy 2: it names numpy._core.multiarray._reconstruct")
+    assert found.message.endswith("_load_rng_state of the Trainer raises UnpicklingError")
+    assert asked(NumpyCore(), of_trainer) == []
+    assert [f[:2] for f in short(asked(NumpyCore(), of_accelerate, installed={"numpy": numpy}))] == [
+        ("silent", "random_states_0.pkl")
+    ]
+    (said,) = asked(NumpyCore(), of_trainer, installed={})
+    assert isinstance(said, NotChecked)
+
+
+def test_random_states_of_numpy_1_with_numpy_2(of_trainer, of_accelerate, tmp_path):
+    """numpy 2 finds the old name, torch.load is not told of it."""
+    folder = copied(of_trainer, tmp_path / "checkpoint-2")
+    named_otherwise(folder / "rng_state.pth", b"numpy._core", b"numpy.core")
+    ((severity, where, message),) = short(asked(NumpyCore(), folder))
+    assert (severity, where) == ("error", "rng_state.pth")
+    assert message.startswith("it was saved with numpy 1: it names numpy.core.multiarray._reconstruct")
+    assert message.endswith("_load_rng_state of the Trainer raises UnpicklingError")
+    assert raised(resume_with_trainer, folder, tmp_path / "out", 3)[0] == "UnpicklingError"
+    folder = copied(of_accelerate, tmp_path / "checkpoint_2")
+    named_otherwise(folder / "random_states_0.pkl", b"numpy._core", b"numpy.core")
+    assert [f[:2] for f in short(asked(NumpyCore(), folder))] == [("silent", "random_states_0.pkl")]
+    assert resume_with_accelerate(folder).accelerator.step == 0
+
+
+def test_arrays_of_numpy_2_with_numpy_1(tmp_path, monkeypatch):
+    """numpy before 1.26.1 has no numpy._core: what may import anything raises ModuleNotFoundError."""
+    torch.save({"a": np.arange(3)}, tmp_path / "a.pt")
+    (found,) = asked(NumpyCore(), tmp_path / "a.pt", installed={"numpy": "1.24.4"})
     assert found.message.startswith(
         "numpy 1.24.4 has no numpy._core (it came with 1.26.1), and the file names numpy._core"
     )
-    assert found.message.endswith("_load_rng_state of the Trainer raises ModuleNotFoundError")
-    assert asked(NumpyCore(), of_trainer) == []
-    assert asked(NumpyCore(), of_trainer, installed={"numpy": "1.26.1"}) == []
-    (said,) = asked(NumpyCore(), of_trainer, installed={})
-    assert isinstance(said, NotChecked)
-    torch.save({"a": np.arange(3)}, tmp_path / "a.pt")
+    assert found.message.endswith("torch.load raises ModuleNotFoundError")
+    assert asked(NumpyCore(), tmp_path / "a.pt", installed={"numpy": "1.26.1"}) == []
     monkeypatch.setitem(sys.modules, "numpy._core.multiarray", None)  # as if it were not there
     assert raised(load, tmp_path / "a.pt")[0] == "ModuleNotFoundError"
 

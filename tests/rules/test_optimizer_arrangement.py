@@ -12,7 +12,7 @@ from ckpttool.rules.model_own_optimizer import OwnOptimizer
 from ckpttool.rules.optimizer_index_gap import OptimizerIndexGap
 from tests.rules.held import alone, brief, edited
 from tests.rules.optimizers import judged
-from tests.validation.resuming import copied, raised, resume_with_trainer, train_with_trainer
+from tests.validation.resuming import copied, quiet, raised, train_with_trainer, trainer
 
 needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="needs Transformers")
 COUNT = 11
@@ -87,7 +87,7 @@ def resumed(content, split):
 
 
 def told(content, tmp_path):
-    """Severities of both rules, and whether the first finding names an exception."""
+    """What both rules say."""
     return [f for rule in (OwnOptimizer(), OptimizerIndexGap()) for f in judged(rule, content, tmp_path)]
 
 
@@ -109,9 +109,12 @@ MOVED = {
 }
 
 
-@pytest.mark.parametrize("split", SPLITS[:3])
-@pytest.mark.parametrize("name", MOVED)
-def test_states_at_other_parameters(tmp_path, split, name):
+# A head whose weight is exchanged with a bias of the body's last layer is a group that a script might have made.
+CASES = [(name, split) for name in MOVED for split in SPLITS[: 2 if "first" in name else 3]]
+
+
+@pytest.mark.parametrize(("name", "split"), CASES)
+def test_states_at_other_parameters(tmp_path, name, split):
     """The first step raises, and the shapes tell it before, in whatever groups the parameters are."""
     content = saved(split)
     assert not told(content, tmp_path)
@@ -171,15 +174,11 @@ def test_ids_of_one_shape_exchanged_between_the_groups(tmp_path):
 
     def halves(model):
         flat = [p for p in model.parameters() if p.ndim < 2]
-        return [{"params": flat[:3]}, {"params": [*flat[3:], *(p for p in model.parameters() if p.ndim > 1)]}]
+        return [{"params": flat[:2]}, {"params": [*flat[2:], *(p for p in model.parameters() if p.ndim > 1)]}]
 
     content = saved(halves)
     one, two = (group["params"] for group in content["optimizer"]["param_groups"])
-    shapes = {n: tuple(s["exp_avg"].shape) for n, s in content["optimizer"]["state"].items()}
-    at, there = next((a, b) for a in range(3) for b in range(8) if shapes[one[a]] == shapes[two[b]] or (a, b) == (2, 7))
-    if shapes[one[at]] != shapes[two[there]]:  # none of the halves' have one shape: within the second then
-        one, (at, there) = two, (1, 2)
-    one[at], two[there] = two[there], one[at]
+    one[1], two[0] = two[0], one[1]  # the bias of fc1, or scale and shift of the norm behind it, and one more of 6
     assert not resumed(content, halves)
     (finding,) = told(content, tmp_path)
     assert (finding.severity.value, "says nothing" in finding.message) == ("silent", True)
@@ -216,8 +215,8 @@ def test_a_parameter_that_its_group_lists_twice(tmp_path, place):
 
 @pytest.fixture(scope="module")
 def bert_run(tmp_path_factory):
-    """A run of the Trainer: groups of 11 and of 14 parameters."""
-    return train_with_trainer(tmp_path_factory.mktemp("bert"), steps=2)
+    """A run of the Trainer: groups of 11 and of 14 parameters. A fused step over such states ends the process."""
+    return train_with_trainer(tmp_path_factory.mktemp("bert"), steps=2, optim="adamw_torch")
 
 
 def rolled(state):
@@ -241,4 +240,10 @@ def test_states_of_the_trainers_other_group(tmp_path, bert_run, change):
     assert alone(OwnOptimizer(), folder) == []
     edited(folder / "optimizer.pt", folder / "optimizer.pt", change)
     assert brief(alone(OwnOptimizer(), folder)) == [("error", "optimizer.pt: state")]
-    assert raised(resume_with_trainer, folder, tmp_path / "out", 3)[0] == "RuntimeError"
+
+    def resume():
+        with quiet():
+            made = trainer(tmp_path / "out", 3, seed=9, save_strategy="no", optim="adamw_torch")
+            made.train(resume_from_checkpoint=str(folder))
+
+    assert raised(resume)[0] == "RuntimeError"

@@ -81,9 +81,10 @@ def test_loops_are_absent(edited, tmp_path):
 def test_loops_without_the_fit_loop(edited, tmp_path):
     """Loops that hold nothing raise KeyError."""
     path = edited(lambda c: set_at(c, "loops", {}))
-    ((severity, where, message),) = said("progress.missing", path)
+    assert said("progress.missing", path) == []
+    ((severity, where, message),) = said("lightning.version", path)
     assert (severity, where) == ("error", "loops.fit_loop")
-    assert "raises KeyError ('fit_loop') in restore_loops" in message
+    assert "raises KeyError: 'fit_loop' in restore_loops" in message
     with quiet():
         assert raised(resume_with_lightning, path, tmp_path) == ("KeyError", "'fit_loop'")
 
@@ -152,8 +153,18 @@ def test_schedule_one_epoch_behind_runs_on(edited, tmp_path):
 
 
 def test_schedule_that_was_not_kept(edited):
-    """An empty list where the groups had a scheduler: it was made outside `configure_optimizers`, or lost."""
+    """An empty list where the groups had a scheduler: it was lost, or made outside `configure_optimizers`."""
     path = edited(lambda c: set_at(c, "lr_schedulers", []))
+    assert said("scheduler.missing", path) == []
+    ((severity, where, _),) = said("lightning.payload", path)
+    assert (severity, where) == ("silent", "lr_schedulers")
+
+    def outside(content):
+        content["lr_schedulers"] = []
+        counted = content["loops"]["fit_loop"]["epoch_loop.scheduler_progress"]
+        counted["total"] = {"ready": 0, "completed": 0}
+
+    path = edited(outside)
     ((severity, where, message),) = said("scheduler.missing", path)
     assert (severity, where) == ("warning", "optimizer_states[0].param_groups[0].initial_lr")
     assert message.startswith("a scheduler drove the optimizer (initial_lr 0.003, lr 0.00075)")

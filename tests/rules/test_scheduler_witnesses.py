@@ -1,6 +1,7 @@
 """Rates, positions and groups that contradict one another: which is the odd one, and what torch does with it."""
 
 import copy
+import shutil
 
 import pytest
 import torch
@@ -401,3 +402,59 @@ def test_group_of_a_function_that_stands_still(tmp_path):
 def test_schedulers_of_the_table_are_torchs():
     """Every class that the tests make is one of torch's, with the name that the rules know."""
     assert {type(Run(make).scheduler) for make in MAKE.values()} >= {StepLR, ExponentialLR, LambdaLR, SWALR}
+
+
+# Trainers
+
+
+def edited(folder, name, change):
+    """One file of a checkpoint folder changed in place."""
+    state = torch.load(folder / name, weights_only=False)
+    change(state)
+    torch.save(state, folder / name)
+
+
+def test_rate_of_the_trainer(tmp_path, fixtures_dir):
+    """The Trainer's arguments give the function, so a rate off it is seen though scheduler and optimizer agree."""
+    folder = shutil.copytree(fixtures_dir / "hf_trainer" / "bert" / "checkpoint-2", tmp_path / "checkpoint-2")
+    (folder / "scaler.pt").unlink()
+    code = "scheduler.lr-mismatch"
+    assert said(code, folder) == []
+    edited(folder, "optimizer.pt", lambda state: [g.update(lr=g["lr"] / 10) for g in state["param_groups"]])
+    edited(folder, "scheduler.pt", lambda state: state.update(_last_lr=[r / 10 for r in state["_last_lr"]]))
+    ((severity, where, message),) = said(code, folder)
+    assert (severity, where) == ("warning", "optimizer.pt: param_groups[0].lr")
+    assert message.startswith("lr is 6.66667e-05, the Trainer's linear schedule gives 0.000666667 at step 2")
+
+
+@pytest.mark.parametrize(("base", "first", "severity"), [(2, 1, ["silent"]), (1, 2, [])])
+def test_base_rates_of_the_trainer(tmp_path, fixtures_dir, base, first, severity):
+    """Where the function is known, the rate tells which of `base_lrs` and `initial_lr` is odd."""
+    folder = shutil.copytree(fixtures_dir / "hf_trainer" / "bert" / "checkpoint-2", tmp_path / "checkpoint-2")
+    edited(folder, "optimizer.pt", lambda state: [g.update(initial_lr=1e-3 * first) for g in state["param_groups"]])
+    edited(folder, "scheduler.pt", lambda state: state.update(base_lrs=[1e-3 * base] * len(state["base_lrs"])))
+    assert [s for s, _, _ in said("scheduler.lr-mismatch", folder)] == severity
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_optimizer_of_accelerate_is_the_odd_one(tmp_path, fixtures_dir, by):
+    """Accelerate steps both together; the rate shows which of them is off, and the file of the optimizer is named."""
+    newest = max((fixtures_dir / "accelerate" / "run").rglob("checkpoint_*"))
+    folder = shutil.copytree(newest, tmp_path / "checkpoint_2")
+    (folder / "scaler.pt").unlink()  # which may have skipped steps
+    assert said("scheduler.off-by-one", folder) == []
+    edited(folder, "optimizer.bin", lambda state: [s.update(step=s["step"] + by) for s in state["state"].values()])
+    ((severity, where, message),) = said("scheduler.off-by-one", folder)
+    assert (severity, where) == ("silent", "optimizer.bin: state")
+    assert message == f"the optimizer took {11 + by} steps; last_epoch and lr say 11"
+
+
+def test_schedule_of_accelerate_far_ahead(tmp_path, fixtures_dir):
+    """A cosine gives the same rate on its way up; it goes on from there."""
+    newest = max((fixtures_dir / "accelerate" / "run").rglob("checkpoint_*"))
+    folder = shutil.copytree(newest, tmp_path / "checkpoint_2")
+    (folder / "scaler.pt").unlink()  # which may have skipped steps
+    edited(folder, "scheduler.bin", lambda state: state.update(last_epoch=61, _step_count=62))
+    ((severity, where, message),) = said("scheduler.position", folder)
+    assert (severity, where) == ("warning", "scheduler.bin: last_epoch")
+    assert message.startswith("last_epoch is 61; the optimizer's steps are 11")

@@ -13,7 +13,7 @@ from ckpttool.commands._diff.suggested import suggested_maps
 from ckpttool.commands._diff.undamaged import require_undamaged
 from ckpttool.commands._diff.unused import unused_maps
 from ckpttool.commands._nearest import nearest
-from ckpttool.commands._options import parts_of
+from ckpttool.commands._options import parts_of, whole
 from ckpttool.comparison.checkpoints import compare_checkpoints, tensor_bytes
 from ckpttool.comparison.parts import Choices, PartComparison
 from ckpttool.comparison.tolerance import Tolerance
@@ -23,7 +23,6 @@ from ckpttool.model import Checkpoint, Role
 
 _NAMED = 3  # names in a hint
 _TOP = 10  # lines of a table that nobody asked for
-_DIGITS = 18  # of the largest number: it fits 64 bits
 
 
 def choices(  # one parameter for each option that is checked here
@@ -40,22 +39,6 @@ def choices(  # one parameter for each option that is checked here
         )
     tolerance = Tolerance(rtol=_size("--rtol", rtol), atol=_size("--atol", atol), ulp=whole("--ulp", ulp))
     return Choices(tolerance=tolerance, roles=parts_of(part), limits=DEFAULT_LIMITS.raised(limits), **rest)
-
-
-def whole(option: str, value: int | str) -> int:
-    """The whole number that an option was given.
-
-    Raises:
-        UsageError: it is none, or below 0.
-    """
-    text = str(value)
-    if not text.isdecimal():
-        raise UsageError(
-            f"{option} {text or repr(text)} is not a whole number from 0 on", hint=f"write it like {option} 4"
-        )
-    if len(text) > _DIGITS:
-        raise UsageError(f"{option} is a number of {len(text)} digits", hint=f"{_DIGITS} digits are the most")
-    return int(text)
 
 
 def shown(*, stat: bool, top: int | str | None, every: bool, quiet: bool) -> Shown:

@@ -4,11 +4,14 @@ import math
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from ckpttool.commands._options import whole
 from ckpttool.errors import UsageError
 from ckpttool.probe.question import Question
 
 if TYPE_CHECKING:
     from ckpttool.probe.pending import Pending
+
+_UNASKED = Question(checkpoint="")  # what the options are where nobody gives them
 
 
 def question(  # noqa: PLR0913  # one parameter for each option
@@ -21,6 +24,7 @@ def question(  # noqa: PLR0913  # one parameter for each option
     steps: int | str,
     seconds: float | str,
     online: bool,
+    against: str | None = None,
 ) -> Question | None:
     """The question, or None where no script is named.
 
@@ -28,7 +32,8 @@ def question(  # noqa: PLR0913  # one parameter for each option
         UsageError: two of them are, or an option that needs one stands alone.
     """
     if script is None and module is None:
-        alone = {"ARGS": args, "--python": python, "--steps": steps, "--online": online}
+        timed = seconds != _UNASKED.seconds
+        alone = {"ARGS": args, "--python": python, "--steps": steps, "--timeout": timed, "--online": online}
         for name, value in alone.items():
             if value:
                 raise UsageError(f"{name} belongs to a script, and none is named", hint="--script FILE")
@@ -37,26 +42,22 @@ def question(  # noqa: PLR0913  # one parameter for each option
         raise UsageError("--script and --module name two programs", hint="leave one of them out")
     if not (script or module):
         raise UsageError("the name of the script is empty", hint="--script FILE")
+    if against is not None:
+        program = "--script" if script else "--module"
+        raise UsageError(
+            f"--against holds two checkpoints against each other, {program} one against a program",
+            hint="leave one of them out",
+        )
     return Question(
         checkpoint=checkpoint,
         script=script or "",
         module=module or "",
         args=tuple(args or ()),
         python=python or "",
-        steps=_count(steps),
+        steps=whole("--steps", steps),
         seconds=_time(seconds),
         online=online,
     )
-
-
-def _count(value: int | str) -> int:
-    try:
-        steps = int(value)
-    except ValueError:
-        steps = -1
-    if steps < 0:
-        raise UsageError(f"--steps {value} is no number of steps", hint="0 or more")
-    return steps
 
 
 def _time(value: float | str) -> float:

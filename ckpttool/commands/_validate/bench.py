@@ -12,7 +12,7 @@ from ckpttool.model import Checkpoint, Run
 from ckpttool.protocols import Case, Needs, Scan
 from ckpttool.rules import counter_table
 from ckpttool.validation.judging import judge
-from ckpttool.validation.unread import told_of_unread
+from ckpttool.validation.unread import holding, left_out, told_of_unread
 from ckpttool.values import TensorRef
 
 if TYPE_CHECKING:  # it brings processes and threads
@@ -42,6 +42,7 @@ class Bench:
             installed={**self._installed, **(facts.versions if facts else {})},
         )  # fmt: skip
         found, unchecked = told_of_unread(checkpoint, values.unread if values else ())
+        unchecked += left_out(checkpoint, self.choices.rules)
         judgement = judge(case, self.choices.rules, [*self._held(checkpoint), *found], unchecked)
         counters = counter_table(case)
         if run is not None:  # there may be hundreds, of several files each
@@ -53,6 +54,7 @@ class Bench:
             layout=checkpoint.layout,
             judgement=judgement,
             counters=counters,
+            holds=holding(checkpoint),
             step=steps.get(id(checkpoint)),
             read_bytes=_read(values),
             facts=facts,

@@ -18,6 +18,7 @@ _OF_SCRIPTS: Final = {
     Verdict.SILENTLY_WRONG: "this script goes on from it silently wrong",
     Verdict.NOT_JUDGED: "not judged: the script did not come to where training would go on",
 }
+_WEIGHTS: Final = "holds weights alone"
 STYLES: Final[dict[Verdict, Style]] = {
     Verdict.RESUMABLE: "good",
     Verdict.RAISES: "bad",
@@ -28,4 +29,6 @@ STYLES: Final[dict[Verdict, Style]] = {
 
 def said(judged: Judged) -> str:
     """The verdict in words."""
+    if judged.facts is None and judged.judgement.verdict is Verdict.NOT_JUDGED and judged.holds != _WEIGHTS:
+        return f"not judged: it {judged.holds}"
     return (_OF_FILES if judged.facts is None else _OF_SCRIPTS)[judged.judgement.verdict]

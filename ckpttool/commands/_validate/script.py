@@ -1,5 +1,6 @@
 """What a script that was run says of itself: where it stood, what it opened, what it printed."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
@@ -22,7 +23,7 @@ _STOPPED = {
     "timed out": "the time was up",
     "killed": "it was killed",
 }
-_TRACEBACK = "Traceback (most recent call last):"
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
 _CHAINED = ("another exception occurred:", "the direct cause of the following exception:")
 _SHOWN = 10  # lines of what it printed
 _MISSING = ("ModuleNotFoundError", "ImportError")
@@ -104,13 +105,12 @@ def _printed(facts: ScriptFacts) -> str:
     """What it printed before the traceback of what it raised, which is told in other words."""
     if facts.raised is None:
         return facts.printed
-    blocks = facts.printed.split(_TRACEBACK)
-    if len(blocks) == 1:  # the tail may begin within it
+    heads = [found.start() for found in _TRACEBACK.finditer(facts.printed)]
+    if not heads:  # the tail may begin within it
         return "" if facts.raised.type.rpartition(".")[2] in facts.printed else facts.printed
-    blocks.pop()
-    while blocks and blocks[-1].rstrip().endswith(_CHAINED):
-        blocks.pop()
-    return _TRACEBACK.join(blocks)
+    while len(heads) > 1 and facts.printed[: heads[-1]].rstrip().endswith(_CHAINED):
+        heads.pop()
+    return facts.printed[: heads[-1]]
 
 
 def script_document(facts: ScriptFacts, question: Question) -> Mapping[str, object]:

@@ -34,7 +34,7 @@ def _run_blocks(report: Validated) -> Iterator[Block]:
     count = f"{plural(len(report.judged), 'checkpoint')} in {report.path}"
     newest = _name(report.newest.path)
     if not report.resume_from:
-        yield Heading(Text(f"none of the {count} can be resumed from", "bad"))
+        yield Heading(Text(f"none of the {count} {_none_is(report)}", "bad"))
     elif report.resume_from == report.newest.path:
         names = [newest, *(_name(path) for path in reversed(report.equals))]
         told = names if len(names) <= _NAMED else [newest, f"one of {len(names) - 1:,} others"]
@@ -55,6 +55,16 @@ def _how_new(report: Validated, count: str) -> str:
     return f"equally the newest of {count}, at the same step" if report.equals else f"the newest of {count}"
 
 
+def _none_is(report: Validated) -> str:
+    """What none of them is, where there is none to resume from."""
+    resumable = [j for j in report.judged if j.judgement.verdict is Verdict.RESUMABLE]
+    if not resumable:
+        return "can be resumed from"
+    if all(j.fails(report.choices.fail_on) for j in resumable):
+        return f"passes: {_FAILING[report.choices.fail_on]}"
+    return "is complete"
+
+
 def _newest(report: Validated) -> str:
     """The newest, where another is to be resumed from."""
     name, step = _name(report.newest.path), report.newest.step
@@ -71,7 +81,7 @@ def _why_not(report: Validated) -> str:
         case Verdict.SILENTLY_WRONG:
             return "would go on silently wrong"
         case Verdict.NOT_JUDGED:
-            return "holds weights alone"
+            return report.newest.holds
         case _:
             return "has warnings" if report.newest.fails(report.choices.fail_on) else "is not complete"
 

@@ -6,6 +6,7 @@ object holds that dict or a part of it as an attribute, it has.
 
 from __future__ import annotations
 
+import functools
 import gc
 import re
 import types
@@ -22,6 +23,8 @@ from .stack import Stack
 _MOST = 20_000
 _AVERAGE = re.compile(r"ema|shadow|avg|average|swa|teacher|target|polyak")
 _MOST_WALKED = 500_000
+_FEW = 64  # containers
+_OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _NO_HOLDERS = (types.FrameType, types.FunctionType, types.CellType, types.ModuleType, types.TracebackType)
 
 
@@ -124,20 +127,25 @@ def _tree(root: Any) -> tuple[set[int], dict[int, Any]]:
 def _held(tree: dict[int, Any]) -> list[Any]:
     """The containers that an object has as an attribute.
 
-    The collector is asked twice at the most, for all of them at once: each time it looks at every object there is.
+    The collector finds the holders of few at once; of many it would compare every reference that there is with each.
     """
-    namespaces, objects = [], []
-    for holder in gc.get_referrers(*tree.values()):
-        kind = type(holder)
-        if holder is tree or id(holder) in tree or issubclass(kind, (*_NO_HOLDERS, list, tuple, set)):
-            continue
-        (namespaces if issubclass(kind, dict) else objects).append(holder)
-    if namespaces:
-        owned = {id(getattr(owner, "__dict__", None)) for owner in gc.get_referrers(*namespaces) if _may_own(owner)}
-        objects += [found for found in namespaces if id(found) in owned]
-    values = [v for one in objects for v in (one if isinstance(one, dict) else attributes(one)).values()]
-    return list({id(value): value for value in values if id(value) in tree}.values())
+    found: dict[int, Any] = {}
+    for owner in gc.get_objects() if len(tree) > _FEW else _near(tree):
+        if _may_own(type(owner)):
+            for value in list(attributes(owner).values()):
+                if id(value) in tree:
+                    found[id(value)] = value
+    return list(found.values())
 
 
-def _may_own(owner: Any) -> bool:
-    return not issubclass(type(owner), (*_NO_HOLDERS, dict, list, tuple))
+def _near(tree: dict[int, Any]) -> list[Any]:
+    """What refers to a few containers, or to the attributes that do: Python keeps them in a dict, or in the object."""
+    holders = [one for one in gc.get_referrers(*tree.values()) if one is not tree and id(one) not in tree]
+    namespaces = [one for one in holders if issubclass(type(one), dict)]
+    return holders + (gc.get_referrers(*namespaces) if namespaces else [])
+
+
+@functools.lru_cache(maxsize=None)
+def _may_own(kind: type) -> bool:
+    """Whether objects of a class have attributes: those of C have none, and classes are no objects of the user's."""
+    return bool(kind.__flags__ & _OF_PYTHON) and not issubclass(kind, (*_NO_HOLDERS, dict, list, tuple, set, type))
