@@ -169,7 +169,7 @@ class _Asking:
 
     def _hindered(self, facts: ScriptFacts) -> str:
         if self._outgrown and facts.stopped == "killed":
-            return f"the script was ended because it wrote more than {self._room.most / 1e9:,.1f} GB"
+            return f"the script was ended because it wrote more than {self._room.most / 1e9:.2g} GB"
         return hindered(facts, online=self._question.online)
 
     def _ended(self, process: "subprocess.Popen[bytes]") -> bool:

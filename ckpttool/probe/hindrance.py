@@ -48,7 +48,8 @@ def _elsewhere(facts: ScriptFacts) -> str:
     """Of one that ended without training here: where it may have been done."""
     if facts.stopped not in ("ended", "exited") or not facts.processes:
         return ""
-    return f"the script ends without training in its own process; others that it starts ({facts.processes[0]}) are not watched"
+    others = facts.processes[0]
+    return f"the script ends without training in its own process; others that it starts ({others}) are not watched"
 
 
 def _is_of_network(raised: RaisedFact) -> bool:

@@ -21,6 +21,7 @@ class Pending:
         self._facts: ScriptFacts | None = None
         self._failure: BaseException | None = None
         self._leaving = ExitStack()
+        self._done = threading.Event()
         # The kernel ends the script with the thread that started it, so the thread waits for it to the end.
         self._thread = threading.Thread(target=self._ask, daemon=True)
 
@@ -30,8 +31,7 @@ class Pending:
         Raises:
             UsageError, ProbeFailed: as `ask` does.
         """
-        while self._thread.is_alive():  # without a time limit, some versions of Python hear no signal
-            self._thread.join(_LISTENING)
+        self._wait()
         if self._failure is not None:
             raise self._failure
         if self._facts is None:
@@ -43,6 +43,8 @@ class Pending:
             self._facts = ask(self._question, stop=self._stop)
         except BaseException as failure:  # noqa: BLE001  # it is raised where the answer is wanted
             self._failure = failure
+        finally:
+            self._done.set()
 
     def __enter__(self) -> Self:
         self._leaving.enter_context(orderly_end())
@@ -53,7 +55,12 @@ class Pending:
         with self._leaving:
             self._stop.set()
             try:
-                self._thread.join()
+                self._wait()
             except Told:  # only now
-                self._thread.join()
+                self._wait()
                 raise
+
+    def _wait(self) -> None:
+        """Until the thread is through: `Thread.join` takes it for ended when a signal interrupts it (Python 3.11)."""
+        while not self._done.wait(_LISTENING):  # without a time limit, some versions hear no signal
+            pass

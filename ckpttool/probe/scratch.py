@@ -36,7 +36,7 @@ def scratch() -> Iterator[Path]:
 def _locked(path: Path, flags: int) -> Iterator[bool]:
     """Hold a lock, and tell whether we do; where the system has none, we do not."""
     try:
-        import fcntl
+        import fcntl  # noqa: PLC0415  # not every system has it
     except ImportError:  # Windows
         yield False
         return
@@ -73,10 +73,10 @@ def _is_left(folder: Path) -> bool:
         return ours
 
 
-def _forced(act: object, path: str, _: object) -> None:
+def _forced(_act: object, path: str, _: object) -> None:
     """An overlay leaves folders without any permission."""
     with contextlib.suppress(OSError):
-        os.chmod(path, 0o700)  # noqa: S103, PTH101
+        os.chmod(path, 0o700)  # noqa: PTH101
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -58,7 +58,9 @@ def _no_interpreter(named: Path) -> UsageError:
         return UsageError("this is a folder, and no Python", where=str(named), hint=f"--python {named / 'bin/python'}")
     if named.exists():
         return UsageError("this file may not be run, and is no Python", where=str(named), hint="--python PATH")
-    return UsageError("there is no such interpreter", where=str(named), hint="--python PATH, or a name that is in $PATH")
+    return UsageError(
+        "there is no such interpreter", where=str(named), hint="--python PATH, or a name that is in $PATH"
+    )
 
 
 def fault_of(python: str) -> ProbeFailed | None:
@@ -77,7 +79,9 @@ def fault_of(python: str) -> ProbeFailed | None:
     version = int(said[1]), int(said[2])
     if version < _OLDEST:
         older = ".".join(map(str, version))
-        return ProbeFailed(f"this is Python {older}, and scripts are watched under 3.9 or later", where=python, hint=hint)
+        return ProbeFailed(
+            f"this is Python {older}, and scripts are watched under 3.9 or later", where=python, hint=hint
+        )
     return None
 
 

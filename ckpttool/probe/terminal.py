@@ -29,8 +29,8 @@ def terminal() -> Iterator[int]:
 
 def _made() -> tuple[int, int]:
     """Our end, which must stay open, and the script's."""
-    import fcntl  # Windows has neither
-    import termios
+    import fcntl  # noqa: PLC0415  # Windows has neither
+    import termios  # noqa: PLC0415
 
     ours, theirs = os.openpty()
     modes = termios.tcgetattr(theirs)

@@ -19,6 +19,7 @@ from ckpttool.rules import RULES
 from ckpttool.rules._causes import BY_CALL, KNOWN, STEPPING
 from ckpttool.rules._exceptions import _LACKING, came_out_of, cause_of
 from ckpttool.rules._messages import line_of, short
+from tests.conftest import FIXTURES
 
 
 def net(width=3):
@@ -244,3 +245,40 @@ def test_folders_that_accelerate_cannot_sort(tmp_path):
     assert rule_of(accelerator.load_state) == "container.incomplete"
     assert model is not None
     assert rule_of(lambda: accelerator.register_for_checkpointing(3)) == "custom.not-restored"
+
+
+@pytest.mark.framework
+@pytest.mark.filterwarnings("ignore")  # of the framework about itself
+@pytest.mark.parametrize(
+    ("lacking", "rule"),
+    [("state_dict", "lightning.version"), ("loops", "lightning.version"), ("optimizer_states", "lightning.version")],
+)
+def test_lightning(tmp_path, lacking, rule):
+    """A key that Lightning reads and that is not there."""
+    import lightning  # noqa: PLC0415  # it takes seconds
+
+    class Small(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(4, 10), nn.Tanh(), nn.Linear(10, 1))
+
+        def training_step(self, batch):
+            return self.net(batch).sum()
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters())
+
+    saved = torch.load(FIXTURES / "resume/lightning_fit/base/epoch=1-step=10.ckpt", weights_only=False)
+    if lacking == "loops":
+        saved["loops"].pop("fit_loop")
+    else:
+        saved.pop(lacking)
+    torch.save(saved, tmp_path / "last.ckpt")
+    trainer = lightning.Trainer(
+        max_epochs=3, accelerator="cpu", logger=False, enable_progress_bar=False, enable_checkpointing=False,
+        enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    data = torch.utils.data.DataLoader(torch.ones(4, 4))
+    assert (
+        rule_of(lambda: trainer.fit(Small(), data, ckpt_path=str(tmp_path / "last.ckpt"), weights_only=False)) == rule
+    )

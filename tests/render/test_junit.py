@@ -27,7 +27,7 @@ def outcomes(told):
 def test_a_suite_for_a_checkpoint_a_test_for_a_rule(snapshot):
     """What fails the command is a failure, a rule that could not look is skipped, all else is output of its test."""
     told = document(
-        finding("scaler.empty", "silent", "it is {}"), finding("scaler.empty", "warning", "odd"),
+        finding("scaler.empty", "silent", message="it is {}"), finding("scaler.empty", "warning", message="odd"),
         finding("model.key-prefix", "note"), verdict="silently-wrong",
     )  # fmt: skip
     assert written(told) == snapshot
@@ -46,7 +46,7 @@ def test_counts_are_those_of_the_tests():
 
 def test_text_of_a_file_breaks_no_xml():
     """Control characters and lone surrogates, which XML has no word for, are shown as escapes; the rest is ASCII."""
-    text = written(document(finding("scaler.empty", "error", HOSTILE + "<&>é"), path=HOSTILE))
+    text = written(document(finding("scaler.empty", "error", message=HOSTILE + "<&>é"), path=HOSTILE))
     assert text.isascii()
     (suite,) = ET.fromstring(text)
     failure = suite.find("testcase/failure")

@@ -69,8 +69,8 @@ def test_a_finding_is_known_again():
     def fingerprint(*arguments, **more):
         return ran(document(finding(*arguments, **more)))["results"][0]["partialFingerprints"]["ckptFinding/v1"]
 
-    first = fingerprint("scaler.empty", "error", "it is 1")
-    assert fingerprint("scaler.empty", "error", "it is 2") == first
+    first = fingerprint("scaler.empty", "error", message="it is 1")
+    assert fingerprint("scaler.empty", "error", message="it is 2") == first
     assert fingerprint("scaler.empty", "error", where="elsewhere") != first
     assert fingerprint("rng.missing", "error") != first
 

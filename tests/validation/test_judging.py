@@ -1,13 +1,23 @@
 """Rules over a case: what they find is weighed, and what could not be looked at is said."""
 
+import shutil
+
 import pytest
 
-from ckpttool.blocks import Finding, Severity
+from ckpttool.blocks import Finding, Severity, SourceLine
 from ckpttool.errors import DamagedFile, LimitExceeded, UnsupportedFormat
+from ckpttool.facts import FrameFact, LoadFact, OpenedFact, RaisedFact, ScriptFacts
 from ckpttool.model import At, Checkpoint, Counter
+from ckpttool.opening import open_checkpoint
 from ckpttool.protocols import Case, Needs, NotChecked
+from ckpttool.rules.rng_missing import RngMissing
+from ckpttool.rules.rng_not_restored import RngNotRestored
+from ckpttool.rules.script_not_reached import ScriptNotReached
+from ckpttool.rules.script_raises import ScriptRaises
 from ckpttool.validation.judging import Verdict, judge
+from ckpttool.validation.located import located
 from ckpttool.validation.unread import told_of_unread
+from tests.conftest import FIXTURES
 
 RESUMES = Checkpoint(path="m.pt", layout="plain", counters=(Counter(at=At(""), name="step", key="step", value=3),))
 WEIGHTS = Checkpoint(path="m.pt", layout="plain")
@@ -80,3 +90,50 @@ def test_what_could_not_be_read():
     ]
     assert findings[0].message == "its bytes cannot be read, so loading it raises: the disk fails"
     assert [n.why for n in unchecked] == ["model.d: it unrolls too far", "model.e: no elements"]
+
+
+def test_lost_random_states_are_said_once(tmp_path):
+    """What the files let expect is not said beside what was seen in the script; both are one fault."""
+    folder = tmp_path / "checkpoint-6"
+    shutil.copytree(FIXTURES / "resume/hf_gpt2/base/checkpoint-6", folder)
+    (folder / "rng_state.pth").unlink()
+    opened = OpenedFact(path=str(folder / "optimizer.pt"), how="torch.load", all_keys=True)
+    facts = ScriptFacts(stopped="backward", opened=(opened,), asked=(str(folder / "rng_state.pth"),))
+    rules = (RngMissing(), RngNotRestored())
+    with open_checkpoint(str(folder)) as checkpoint:
+        assert [f.code for f in judge(Case(checkpoint=checkpoint), rules).findings] == ["rng.missing"]
+        beside = judge(Case(checkpoint=checkpoint, facts=facts), rules).findings
+    assert [f.code for f in beside] == ["rng.not-restored"]
+
+
+def test_rules_that_ask_a_script_which_stopped_before():
+    """They could not look, and say so; those about how it ended could."""
+    facts = ScriptFacts(stopped="raised", raised=RaisedFact(type="ImportError", message="x"), unwatched=("torch",))
+    with open_checkpoint(str(FIXTURES / "resume/epochs/base/epoch_2.pt")) as checkpoint:
+        judged = judge(Case(checkpoint=checkpoint, facts=facts), (RngNotRestored(), ScriptRaises(), ScriptNotReached()))
+    assert [(n.code, n.why) for n in judged.not_checked] == [
+        ("rng.not-restored", "the script did not come to where training goes on"),
+        ("script.not-reached", "the script raises ImportError: x, which is not of the checkpoint"),
+    ]
+
+
+def test_the_line_of_a_finding():
+    """That which loads the part; where nothing does, the line that loads the rest; else where training goes on."""
+    model, optimizer, last = (FrameFact(file="/a/t.py", line=n, function="main") for n in (3, 4, 9))
+    loads = (LoadFact(kind="module", target="1", frame=model), LoadFact(kind="optimizer", target="2", frame=optimizer))
+    odd = Finding(code="model.not-loaded", severity=Severity.SILENT, message="")
+    lost = Finding(code="scaler.not-restored", severity=Severity.SILENT, message="")
+    told = Finding(code="script.raises", severity=Severity.ERROR, message="", line=SourceLine("/b.py", 1))
+    facts = ScriptFacts(loads=loads, frames=(last,))
+    assert [located(f, facts).line for f in (odd, lost, told)] == [
+        SourceLine("/a/t.py", 3), SourceLine("/a/t.py", 4), SourceLine("/b.py", 1),
+    ]  # fmt: skip
+    assert located(odd, ScriptFacts(frames=(last,))).line == SourceLine("/a/t.py", 9)
+    assert located(odd, ScriptFacts()).line is None
+
+
+def test_a_line_relative_to_where_we_are(tmp_path, monkeypatch):
+    """A file below the working directory is told from there, another as it is."""
+    monkeypatch.chdir(tmp_path)
+    assert str(SourceLine(str(tmp_path / "src" / "t.py"), 5)) == "src/t.py:5"
+    assert SourceLine("/elsewhere/t.py", 5).path == "/elsewhere/t.py"

@@ -16,7 +16,7 @@ class Judged:
     layout: str
     judgement: Judgement
     counters: tuple[CounterRow, ...] = ()
-    holds: str = ""  # `holds weights alone`, `could not be read`: why nothing in it would be resumed, if so
+    holds: str = "holds weights alone"  # or `could not be read`: why nothing in it would be resumed, if so
     step: int | float | None = None  # in a run
     read_bytes: int | None = None  # of values; None where they were not read
     facts: ScriptFacts | None = None  # of the script that it was held against

@@ -6,7 +6,6 @@ object holds that dict or a part of it as an attribute, it has.
 
 from __future__ import annotations
 
-import functools
 import gc
 import re
 import types
@@ -130,8 +129,12 @@ def _held(tree: dict[int, Any]) -> list[Any]:
     The collector finds the holders of few at once; of many it would compare every reference that there is with each.
     """
     found: dict[int, Any] = {}
+    owners: dict[type, bool] = {}
     for owner in gc.get_objects() if len(tree) > _FEW else _near(tree):
-        if _may_own(type(owner)):
+        kind = type(owner)
+        if kind not in owners:
+            owners[kind] = _may_own(kind)
+        if owners[kind]:
             for value in list(attributes(owner).values()):
                 if id(value) in tree:
                     found[id(value)] = value
@@ -145,7 +148,6 @@ def _near(tree: dict[int, Any]) -> list[Any]:
     return holders + (gc.get_referrers(*namespaces) if namespaces else [])
 
 
-@functools.lru_cache(maxsize=None)
 def _may_own(kind: type) -> bool:
     """Whether objects of a class have attributes: those of C have none, and classes are no objects of the user's."""
     return bool(kind.__flags__ & _OF_PYTHON) and not issubclass(kind, (*_NO_HOLDERS, dict, list, tuple, set, type))

@@ -134,7 +134,7 @@ class Record:
         self.processes: dict[str, None] = {}  # lines of the script that started a process of their own
         self.frozen = 0  # objects that were frozen when torch had been imported
         self.read_input = False  # the script read its standard input
-        self.when_added: list[Callable[[], None]] = []  # called after each load and save
+        self.when_added: list[Callable[[], None]] = []  # called after each file that was opened, each load and save
         self._ids = WeakNotes()
         self._count = 0
 
@@ -178,11 +178,15 @@ class Record:
         if len(self.asked) < _MOST_NOTES:
             self.asked[path] = None
 
+    def noted(self) -> None:
+        """Tell whoever writes down what is known so far that there is more."""
+        for act in self.when_added:
+            act()
+
     def add(self, where: list[dict[str, Any]], fact: dict[str, Any]) -> None:
         """Add to `loads` or `saves`, as long as there is room."""
         if len(where) < 10 * _MOST_NOTES:
             where.append(fact)
-            for act in self.when_added:
-                act()
+            self.noted()
         else:
             self.could_not(f"more than {10 * _MOST_NOTES:,} loads or saves")

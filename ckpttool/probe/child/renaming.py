@@ -1,4 +1,4 @@
-"""Moves that the real folders would take, and overlays do not: of a folder that lies below one, and between two of them.
+"""Moves that the real folders would take, and overlays do not: of a folder below one, and between two of them.
 
 The kernel says EXDEV then, as between two disks. What is moved is copied, and removed where it was.
 """
@@ -24,7 +24,9 @@ def _copying(real: Callable[..., None], instead: Callable[..., None]) -> Callabl
         try:
             real(src, dst, **kwargs)
         except OSError as error:
-            if error.errno != errno.EXDEV or any(value is not None for name, value in kwargs.items() if "dir_fd" in name):
+            if error.errno != errno.EXDEV or any(
+                value is not None for name, value in kwargs.items() if "dir_fd" in name
+            ):
                 raise
             instead(real, src, dst)
 

@@ -70,7 +70,8 @@ def _run_script(orders: Orders, main: ModuleType) -> None:
 def end_of(act: Callable[[], None]) -> tuple[str, Optional[int], Optional[BaseException]]:
     """How running ended: `ended`, `exited` or `raised`, the exit code, and the exception.
 
-    Of an exit with another code than 0 it is the one that was being handled, which the exit reports. Threads and processes that Python waits for at its end are waited for, since they may be what trains.
+    Of an exit with another code than 0 it is the one that was being handled, which the exit reports. Threads and
+    processes that Python waits for at its end are waited for, since they may be what trains.
     """
     try:
         act()

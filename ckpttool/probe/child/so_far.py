@@ -1,7 +1,7 @@
 """What is known so far, written down while the script runs: it may end in a way that nothing of ours sees.
 
-Written when the checkpoint is first opened and after each load. Where writing takes long it is done less often, so that
-it never costs more than a small part of the run.
+Written when a file of the checkpoint is opened, and after each load. Where writing takes long it is done less often, so
+that it never costs more than a small part of the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ class SoFar:
     def install(self) -> None:
         """Write it at once, and whenever something is noted."""
         self.now()
-        self._record.when_opened.append(self.now)
         self._record.when_added.append(self.soon)
 
     def soon(self) -> None:

@@ -46,6 +46,7 @@ def note_opened(record: Record, places: Places, path: Any, how: str) -> Optional
         entry = record.opened[place.path] = Opened(place.path, how)
     elif entry.how == "open":
         entry.how = how
+    record.noted()
     return entry
 
 

@@ -6,6 +6,7 @@ that Python reads only at its start, is followed into it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -23,6 +24,7 @@ from .so_far import SoFar
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # options of Python's that take another word
 _NO_TRAINING = ("torch/utils/data/dataloader.py", "subprocess.py")
 _LAUNCHERS = ("python", "torchrun", "accelerate", "deepspeed", "mpirun")
+_EVENTS = frozenset({"os.kill", "os.killpg", "os.fork", "subprocess.Popen"})
 _MOST_FRAMES = 12  # from a fork to who wanted it
 
 
@@ -57,7 +59,7 @@ def _is_python(args: tuple[Any, ...]) -> bool:
 
 
 def _note_process(record: Record, frame: Optional[FrameType], but: tuple[str, ...] = _NO_TRAINING) -> None:
-    """Note where a process was started; not those of data loaders, nor the forks by which `subprocess` starts others."""
+    """Note where a process was started; not those of data loaders, nor the forks by which `subprocess` does it."""
     place = ""
     for _ in range(_MOST_FRAMES):
         if frame is None:
@@ -134,14 +136,15 @@ class _WaysOut:
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """Called by the interpreter for every event; it must be quick, and must not raise."""
-        if event == "subprocess.Popen" and self._record.on and _is_python(args):
-            _note_process(self._record, sys._getframe(1), ())
-        elif event == "os.kill" and args[0] in (self._record.pid, 0, -1):
-            self._so_far.now()
-        elif event == "os.killpg":
-            self._so_far.now()
-        elif event == "os.fork" and self._record.on:
-            _note_process(self._record, sys._getframe(1))
+        if event not in _EVENTS:
+            return
+        with contextlib.suppress(Exception):
+            if event == "os.killpg" or (event == "os.kill" and args[0] in (self._record.pid, 0, -1)):
+                self._so_far.now()
+            elif self._record.on and event == "os.fork":
+                _note_process(self._record, sys._getframe(1))
+            elif self._record.on and event == "subprocess.Popen" and _is_python(args):
+                _note_process(self._record, sys._getframe(1), ())
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
