@@ -13,6 +13,7 @@ are not all text, `{"$tensor": {"dtype": ..., "shape": [...], "digest": ..., "va
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 Plain = object  # of the kinds above
 
@@ -218,6 +219,9 @@ class SaveFact:
     frame: FrameFact | None = None
 
 
+_STANDS: Final = ("backward", "optimizer step", "steps done")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptFacts:
     """A script at the moment when training would go on, or where it ended before that."""
@@ -260,3 +264,8 @@ class ScriptFacts:
     saves: tuple[SaveFact, ...] = ()
     unwatched: tuple[str, ...] = ()  # what could not be watched, in words: never to be taken for clean
     world_size: int = 1
+
+
+def stands(facts: ScriptFacts) -> bool:
+    """Whether the script came to where training goes on."""
+    return facts.stopped in _STANDS

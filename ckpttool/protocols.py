@@ -129,8 +129,15 @@ class Rule(Protocol):
     nothing to look at (no optimizer, another trainer) it yields nothing.
     """
 
-    code: ClassVar[str]  # `scaler.empty`
-    needs: ClassVar[Needs]
+    @property
+    def code(self) -> str:
+        """`scaler.empty`; of most a constant of the class."""
+        ...
+
+    @property
+    def needs(self) -> Needs:
+        """What it looks at, beside the structure."""
+        ...
 
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
         """What is wrong, each with the place, the numbers and the next step."""

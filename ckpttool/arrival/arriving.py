@@ -20,7 +20,6 @@ from ckpttool.arrival.weights import WeightsArrival, weights_arrived
 from ckpttool.facts import ScriptFacts
 from ckpttool.model import Checkpoint, Role
 
-_STANDS: Final = ("backward", "optimizer step", "steps done")
 _MUCH: Final = 0.5  # share of a part from which on it counts as one that came
 
 
@@ -58,11 +57,6 @@ class Arrival:
     def was_asked(self, role: Role) -> list[str]:
         """Names of this kind that the script asked for in vain."""
         return [a.name for a in self.asked if a.role is role]
-
-
-def stands(facts: ScriptFacts) -> bool:
-    """Whether the script came to where training goes on."""
-    return facts.stopped in _STANDS
 
 
 def arrival(checkpoint: Checkpoint, facts: ScriptFacts, digests: Digests | None = None) -> Arrival:

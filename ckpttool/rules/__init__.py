@@ -1,9 +1,12 @@
 """Checks of a checkpoint: one file, one rule. The order of `RULES` is the order of findings of one severity."""
 
-from ckpttool.arrival import stands
-from ckpttool.protocols import Rule
+from collections.abc import Callable, Iterator
+
+from ckpttool.blocks import Finding
+from ckpttool.facts import ScriptFacts, stands
+from ckpttool.protocols import Case, Needs, Rule
 from ckpttool.rules._counters import CounterRow, counter_table
-from ckpttool.rules._halves import HALVES, held_against_script
+from ckpttool.rules._later import Later, loaded
 from ckpttool.rules._troubles import by_rule
 from ckpttool.rules.callback_state import CallbackState
 from ckpttool.rules.container_bitrot import Bitrot
@@ -13,13 +16,9 @@ from ckpttool.rules.container_latest import Latest
 from ckpttool.rules.container_misplaced import Misplaced
 from ckpttool.rules.container_rotation import Rotation
 from ckpttool.rules.container_unreadable import Unreadable
-from ckpttool.rules.custom_not_restored import CustomNotRestored
-from ckpttool.rules.data_not_restored import DataNotRestored
 from ckpttool.rules.data_position_missing import DataPositionMissing
 from ckpttool.rules.data_workers import DataWorkers
-from ckpttool.rules.ema_equal import EmaEqual
 from ckpttool.rules.ema_missing import EmaMissing
-from ckpttool.rules.ema_not_restored import EmaNotRestored
 from ckpttool.rules.ema_only import EmaOnly
 from ckpttool.rules.lightning_loops import LightningLoops
 from ckpttool.rules.lightning_payload import LightningPayload
@@ -30,38 +29,19 @@ from ckpttool.rules.load_numpy_core import NumpyCore
 from ckpttool.rules.load_torch_gate import TorchGate
 from ckpttool.rules.load_weights_only import WeightsOnly
 from ckpttool.rules.model_adapter_only import AdapterOnly
-from ckpttool.rules.model_benign_buffer import BenignBuffer
 from ckpttool.rules.model_dtype import OtherDtype
 from ckpttool.rules.model_key_prefix import KeyPrefix
-from ckpttool.rules.model_missing_key import MissingKey
 from ckpttool.rules.model_nesting import Nesting
-from ckpttool.rules.model_nonfinite import NonFinite
-from ckpttool.rules.model_not_loaded import ModelNotLoaded
-from ckpttool.rules.model_other_function import OtherFunction
 from ckpttool.rules.model_own_optimizer import OwnOptimizer
-from ckpttool.rules.model_partly_loaded import ModelPartlyLoaded
-from ckpttool.rules.model_shape import Shape
 from ckpttool.rules.model_structure import ModelStructure
 from ckpttool.rules.model_tied import Tied
-from ckpttool.rules.model_unexpected_key import UnexpectedKey
-from ckpttool.rules.model_zero import Zero
-from ckpttool.rules.optimizer_class_changed import OptimizerClassChanged
-from ckpttool.rules.optimizer_dummy_step import OptimizerDummyStep
 from ckpttool.rules.optimizer_empty_state import OptimizerEmptyState
-from ckpttool.rules.optimizer_frozen_drift import OptimizerFrozenDrift
-from ckpttool.rules.optimizer_group_count import OptimizerGroupCount
 from ckpttool.rules.optimizer_group_setting import OptimizerGroupSetting
-from ckpttool.rules.optimizer_group_size import OptimizerGroupSize
 from ckpttool.rules.optimizer_hparam_missing import OptimizerHparamMissing
-from ckpttool.rules.optimizer_hparam_override import OptimizerHparamOverride
 from ckpttool.rules.optimizer_hparam_value import OptimizerHparamValue
 from ckpttool.rules.optimizer_index_gap import OptimizerIndexGap
 from ckpttool.rules.optimizer_missing import OptimizerMissing
 from ckpttool.rules.optimizer_moment_dtype import OptimizerMomentDtype
-from ckpttool.rules.optimizer_moment_value import OptimizerMomentValue
-from ckpttool.rules.optimizer_next_step import OptimizerNextStep
-from ckpttool.rules.optimizer_not_restored import OptimizerNotRestored
-from ckpttool.rules.optimizer_param_order import OptimizerParamOrder
 from ckpttool.rules.optimizer_partial_state import OptimizerPartialState
 from ckpttool.rules.optimizer_state_kind import OptimizerStateKind
 from ckpttool.rules.optimizer_state_shape import OptimizerStateShape
@@ -72,19 +52,15 @@ from ckpttool.rules.optimizer_step_value import OptimizerStepValue
 from ckpttool.rules.optimizer_structure import OptimizerStructure
 from ckpttool.rules.optimizer_switches import OptimizerSwitches
 from ckpttool.rules.progress_accumulation import ProgressAccumulation
-from ckpttool.rules.progress_batch_size import ProgressBatchSize
 from ckpttool.rules.progress_inconsistent import ProgressInconsistent
 from ckpttool.rules.progress_missing import ProgressMissing
-from ckpttool.rules.progress_not_restored import ProgressNotRestored
 from ckpttool.rules.rng_missing import RngMissing
-from ckpttool.rules.rng_not_restored import RngNotRestored
 from ckpttool.rules.rng_unusable import RngUnusable
 from ckpttool.rules.rng_world_size import RngWorldSize
 from ckpttool.rules.scaler_collapsed import ScalerCollapsed
 from ckpttool.rules.scaler_empty import ScalerEmpty
 from ckpttool.rules.scaler_fields import ScalerFields
 from ckpttool.rules.scaler_missing import ScalerMissing
-from ckpttool.rules.scaler_not_restored import ScalerNotRestored
 from ckpttool.rules.scaler_unused import ScalerUnused
 from ckpttool.rules.scheduler_class_changed import SchedulerClassChanged
 from ckpttool.rules.scheduler_fields import SchedulerFields
@@ -92,25 +68,17 @@ from ckpttool.rules.scheduler_horizon import SchedulerHorizon
 from ckpttool.rules.scheduler_lr_mismatch import SchedulerLrMismatch
 from ckpttool.rules.scheduler_missing import SchedulerMissing
 from ckpttool.rules.scheduler_no_initial_lr import SchedulerNoInitialLr
-from ckpttool.rules.scheduler_not_restored import SchedulerNotRestored
 from ckpttool.rules.scheduler_object_in_state import SchedulerObjectInState
 from ckpttool.rules.scheduler_off_by_one import SchedulerOffByOne
 from ckpttool.rules.scheduler_position import SchedulerPosition
 from ckpttool.rules.scheduler_unit import SchedulerUnit
-from ckpttool.rules.script_arguments import OtherArguments
-from ckpttool.rules.script_never_opened import NeverOpened
-from ckpttool.rules.script_not_reached import ScriptNotReached
-from ckpttool.rules.script_nothing_left import NothingLeft
-from ckpttool.rules.script_raises import ScriptRaises
-from ckpttool.rules.script_saves_not_loads import SavesNotLoads
-from ckpttool.rules.script_swallows import Swallows
 from ckpttool.rules.shard_index import WrongIndex
 from ckpttool.rules.shard_missing import MissingShard
 from ckpttool.rules.shard_world_size import WorldSize
 from ckpttool.rules.storage_oversized import Oversized
 from ckpttool.rules.trainer_state import TrainerState
 
-__all__ = ["HALVES", "RULES", "CounterRow", "by_rule", "counter_table", "held_against_script", "stands"]
+__all__ = ["RULES", "CounterRow", "by_rule", "counter_table", "half_of", "held_against_script", "loaded", "stands"]
 
 RULES: tuple[Rule, ...] = (
     CallbackState(),
@@ -121,13 +89,13 @@ RULES: tuple[Rule, ...] = (
     Misplaced(),
     Rotation(),
     Unreadable(),
-    CustomNotRestored(),
-    DataNotRestored(),
+    Later("custom_not_restored.CustomNotRestored", "custom.not-restored", Needs.FACTS),
+    Later("data_not_restored.DataNotRestored", "data.not-restored", Needs.FACTS),
     DataPositionMissing(),
     DataWorkers(),
-    EmaEqual(),
+    Later("ema_equal.EmaEqual", "ema.equal", Needs.VALUES),
     EmaMissing(),
-    EmaNotRestored(),
+    Later("ema_not_restored.EmaNotRestored", "ema.not-restored", Needs.FACTS),
     EmaOnly(),
     LightningLoops(),
     LightningPayload(),
@@ -138,38 +106,38 @@ RULES: tuple[Rule, ...] = (
     TorchGate(),
     WeightsOnly(),
     AdapterOnly(),
-    BenignBuffer(),
+    Later("model_benign_buffer.BenignBuffer", "model.benign-buffer", Needs.OTHER),
     OtherDtype(),
     KeyPrefix(),
-    MissingKey(),
+    Later("model_missing_key.MissingKey", "model.missing-key", Needs.OTHER),
     Nesting(),
-    NonFinite(),
-    ModelNotLoaded(),
-    OtherFunction(),
+    Later("model_nonfinite.NonFinite", "model.nonfinite", Needs.VALUES),
+    Later("model_not_loaded.ModelNotLoaded", "model.not-loaded", Needs.FACTS),
+    Later("model_other_function.OtherFunction", "model.other-function", Needs.FACTS),
     OwnOptimizer(),
-    ModelPartlyLoaded(),
-    Shape(),
+    Later("model_partly_loaded.ModelPartlyLoaded", "model.partly-loaded", Needs.FACTS),
+    Later("model_shape.Shape", "model.shape", Needs.OTHER),
     ModelStructure(),
     Tied(),
-    UnexpectedKey(),
-    Zero(),
-    OptimizerClassChanged(),
-    OptimizerDummyStep(),
+    Later("model_unexpected_key.UnexpectedKey", "model.unexpected-key", Needs.OTHER),
+    Later("model_zero.Zero", "model.zero", Needs.VALUES),
+    Later("optimizer_class_changed.OptimizerClassChanged", "optimizer.class-changed", Needs.OTHER),
+    Later("optimizer_dummy_step.OptimizerDummyStep", "optimizer.dummy-step", Needs.VALUES),
     OptimizerEmptyState(),
-    OptimizerFrozenDrift(),
-    OptimizerGroupCount(),
+    Later("optimizer_frozen_drift.OptimizerFrozenDrift", "optimizer.frozen-drift", Needs.OTHER),
+    Later("optimizer_group_count.OptimizerGroupCount", "optimizer.group-count", Needs.OTHER),
     OptimizerGroupSetting(),
-    OptimizerGroupSize(),
+    Later("optimizer_group_size.OptimizerGroupSize", "optimizer.group-size", Needs.OTHER),
     OptimizerHparamMissing(),
-    OptimizerHparamOverride(),
+    Later("optimizer_hparam_override.OptimizerHparamOverride", "optimizer.hparam-override", Needs.OTHER),
     OptimizerHparamValue(),
     OptimizerIndexGap(),
     OptimizerMissing(),
     OptimizerMomentDtype(),
-    OptimizerMomentValue(),
-    OptimizerNextStep(),
-    OptimizerNotRestored(),
-    OptimizerParamOrder(),
+    Later("optimizer_moment_value.OptimizerMomentValue", "optimizer.moment-value", Needs.VALUES),
+    Later("optimizer_next_step.OptimizerNextStep", "optimizer.next-step", Needs.FACTS),
+    Later("optimizer_not_restored.OptimizerNotRestored", "optimizer.not-restored", Needs.FACTS),
+    Later("optimizer_param_order.OptimizerParamOrder", "optimizer.param-order", Needs.OTHER),
     OptimizerPartialState(),
     OptimizerStateKind(),
     OptimizerStateShape(),
@@ -180,19 +148,19 @@ RULES: tuple[Rule, ...] = (
     OptimizerStructure(),
     OptimizerSwitches(),
     ProgressAccumulation(),
-    ProgressBatchSize(),
+    Later("progress_batch_size.ProgressBatchSize", "progress.batch-size", Needs.FACTS),
     ProgressInconsistent(),
     ProgressMissing(),
-    ProgressNotRestored(),
+    Later("progress_not_restored.ProgressNotRestored", "progress.not-restored", Needs.FACTS),
     RngMissing(),
-    RngNotRestored(),
+    Later("rng_not_restored.RngNotRestored", "rng.not-restored", Needs.FACTS),
     RngUnusable(),
     RngWorldSize(),
     ScalerCollapsed(),
     ScalerEmpty(),
     ScalerFields(),
     ScalerMissing(),
-    ScalerNotRestored(),
+    Later("scaler_not_restored.ScalerNotRestored", "scaler.not-restored", Needs.FACTS),
     ScalerUnused(),
     SchedulerClassChanged(),
     SchedulerFields(),
@@ -200,21 +168,35 @@ RULES: tuple[Rule, ...] = (
     SchedulerLrMismatch(),
     SchedulerMissing(),
     SchedulerNoInitialLr(),
-    SchedulerNotRestored(),
+    Later("scheduler_not_restored.SchedulerNotRestored", "scheduler.not-restored", Needs.FACTS),
     SchedulerObjectInState(),
     SchedulerOffByOne(),
     SchedulerPosition(),
     SchedulerUnit(),
-    OtherArguments(),
-    NeverOpened(),
-    ScriptNotReached(),
-    NothingLeft(),
-    ScriptRaises(),
-    SavesNotLoads(),
-    Swallows(),
+    Later("script_arguments.OtherArguments", "script.arguments", Needs.FACTS),
+    Later("script_never_opened.NeverOpened", "script.never-opened", Needs.FACTS),
+    Later("script_not_reached.ScriptNotReached", "script.not-reached", Needs.FACTS),
+    Later("script_nothing_left.NothingLeft", "script.nothing-left", Needs.FACTS),
+    Later("script_raises.ScriptRaises", "script.raises", Needs.FACTS),
+    Later("script_saves_not_loads.SavesNotLoads", "script.saves-not-loads", Needs.FACTS),
+    Later("script_swallows.Swallows", "script.swallows", Needs.FACTS),
     WrongIndex(),
     MissingShard(),
     WorldSize(),
     Oversized(),
     TrainerState(),
 )
+
+
+def half_of(code: str) -> Callable[[Case, str], Iterator[Finding]] | None:
+    """What a rule about files sees in a script that was asked; None for most."""
+    from ckpttool.rules._halves import HALVES  # noqa: PLC0415  # with all that compares a live state
+
+    return HALVES.get(code)
+
+
+def held_against_script(finding: Finding, facts: ScriptFacts) -> Finding:
+    """What was predicted from the files alone, beside what the script did."""
+    from ckpttool.rules._halves import held_against_script as held  # noqa: PLC0415
+
+    return held(finding, facts)

@@ -38,6 +38,7 @@ class _Witness:
     who: str  # `the optimizer took 12 steps`
     accumulated: Sequence[int]  # batches that a step may take
     slack: int  # steps that a loss scaler may have skipped
+    agreed: bool = False  # a second one says the same: optimizer and schedule, or schedule and batch norm
     sure: bool = False  # the checkpoint's name says the same number
 
 
@@ -84,16 +85,18 @@ def _witness(case: Case, found: Arrival) -> _Witness | None:
         return None
     steps = max(counts or positions)
     who = f"the optimizer took {steps:,} steps" if counts else f"the schedule stands at step {steps:,}"
-    if counts and any(abs(p - steps) <= _FEW for p in positions):
-        who += ", and so many did the schedule"
-    seen = _batches_seen(case.checkpoint)
-    if not counts and seen and seen == steps * (found.steps.batches or (0,))[0]:
-        who, steps = f"{who}, and batch norm saw {seen:,} batches", seen
+    agreed, batches, seen = False, (found.steps.batches or (0,))[0], _batches_seen(case.checkpoint)
+    if counts and any(abs(p - steps) <= _FEW or p * batches == steps for p in positions):
+        who, agreed = f"{who}, and the schedule agrees", True
+    elif not counts and seen and seen == steps * batches:
+        who, steps, agreed = f"{who}, and batch norm saw {seen:,} batches", seen, True
     if steps < 2:  # noqa: PLR2004  # nothing is said by one step
         return None
     slack = max(4, steps // 3) if found.steps.skips else 0
     named = {int(n) for n in _NAMED.findall(PurePath(case.checkpoint.path).name)}
-    return _Witness(steps=steps, who=who, accumulated=found.steps.accumulated, slack=slack, sure=steps in named)
+    return _Witness(
+        steps=steps, who=who, accumulated=found.steps.accumulated, slack=slack, agreed=agreed, sure=steps in named
+    )
 
 
 def _batches_seen(checkpoint: Checkpoint) -> int:
@@ -136,6 +139,8 @@ def _asked(case: Case, found: Arrival) -> bool:
 def _by_epochs(code: str, epochs: list[CounterFact], loader: LoaderFact, witness: _Witness) -> Iterator[Finding]:
     """The epoch and the batches that the loader passes over, against the batches that were seen.
 
+    One epoch repeated is what scripts do that begin the last one counted again: silent only where two witnesses agree.
+
     A run that passes over none, though an epoch was under way, begins that epoch again: other rules speak of it.
     """
     batches = loader.batches or 1
@@ -147,7 +152,7 @@ def _by_epochs(code: str, epochs: list[CounterFact], loader: LoaderFact, witness
     skips = f" and passes over {loader.skipped:,} batches of it" if loader.skipped else ""
     yield Finding(
         code=code,
-        severity=Severity.SILENT if _far(one.value, passed, seen, batches) else Severity.WARNING,
+        severity=Severity.SILENT if witness.agreed or _far(one.value, passed, seen, batches) else Severity.WARNING,
         where=one.where,
         message=f"the run goes on in {last(one.name)} {told(one.value)}{skips}, and {witness.who}: "
         f"an epoch has {batches:,} batches",
@@ -163,6 +168,6 @@ def _agree(epoch: float, passed: int, seen: int, batches: int) -> bool:
 
 
 def _far(epoch: float, passed: int, seen: set[int], batches: int) -> bool:
-    """Whether it is more than one epoch repeated, as scripts do that begin the last one counted again."""
+    """Whether it is more than one epoch repeated, or other batches passed over."""
     nearest = min(abs(epoch * batches + passed - s) for s in seen)
     return nearest > (0 if passed else batches)

@@ -47,13 +47,13 @@ class EmaNotRestored:
                 came = len(one.weights.tensors) - len(one.lost)
                 said = f"{came:,} of {count(len(one.weights.tensors), 'averaged tensor')} reached the run"
                 after = ", whose average goes on from something else" if keeps else ", which keeps no average"
-                yield self._finding(keeps, place(one.weights.at) or one.weights.name, said + after)
+                yield self._finding(keeps=keeps, where=place(one.weights.at) or one.weights.name, message=said + after)
             elif one.outcome is Outcome.REACHED:
                 yield from self._warms_up_again(found)
         asked = found.was_asked(Role.EMA)
         if asked and not averaged and keeps:
             message = f"the script asked for {some(asked)}, which is not there, and went on: the average starts afresh"
-            yield self._finding(keeps, some(asked), message)
+            yield self._finding(keeps=keeps, where=some(asked), message=message)
 
     def _warms_up_again(self, found: Arrival) -> Iterator[Finding]:
         """Averages whose decay grows with the number of updates count them."""
@@ -63,12 +63,12 @@ class EmaNotRestored:
         if counts and not any(c.value for c in counts):
             one = counts[0]
             message = (
-                f"{last(one.name)} of the average is 0 ({one.where}) after {found.steps.taken:,} steps: a decay that grows "
-                "with it begins anew, and what was averaged is soon forgotten"
+                f"{last(one.name)} of the average is 0 ({one.where}) after {found.steps.taken:,} steps: a decay that "
+                "grows with it begins anew, and what was averaged is soon forgotten"
             )
-            yield self._finding(True, one.where, message)  # noqa: FBT003  # private
+            yield self._finding(keeps=True, where=one.where, message=message)
 
-    def _finding(self, keeps: bool, where: str, message: str) -> Finding:  # noqa: FBT001  # private
+    def _finding(self, *, keeps: bool, where: str, message: str) -> Finding:
         severity = Severity.SILENT if keeps else Severity.WARNING
         hint = "load the averaged weights into the object that keeps them"
         return Finding(code=self.code, severity=severity, where=where, message=message, hint=hint)

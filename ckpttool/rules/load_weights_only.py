@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ckpttool.arrival import stands
 from ckpttool.blocks import Finding, Severity
+from ckpttool.facts import stands
 from ckpttool.model import At, Contents, GlobalUse
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._globals import NUMPY_GLOBALS, named, of_files, refused_dtypes

@@ -6,8 +6,6 @@ from itertools import combinations
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.comparison.sameness import Sameness
-from ckpttool.comparison.tensors import compare_tensors
 from ckpttool.layouts import some
 from ckpttool.model import Role, Weights
 from ckpttool.protocols import Case, Needs, NotChecked
@@ -166,6 +164,9 @@ def _equal(case: Case, one: TensorRef, two: TensorRef) -> bool | None:
         return False
     if case.values is None:
         return None
+    from ckpttool.comparison.sameness import Sameness  # noqa: PLC0415  # few files need it
+    from ckpttool.comparison.tensors import compare_tensors  # noqa: PLC0415
+
     compared = compare_tensors(one, two, limits=case.checkpoint.limits)
     return compared.sameness in (Sameness.IDENTICAL, Sameness.SAME_VALUES)
 

@@ -6,7 +6,7 @@ from typing import Final
 from ckpttool.blocks import Finding
 from ckpttool.facts import ScriptFacts
 from ckpttool.protocols import Case, Needs, NotChecked, Rule
-from ckpttool.rules import HALVES, held_against_script, stands
+from ckpttool.rules import half_of, held_against_script, stands
 from ckpttool.validation.located import located
 
 # Rules about how a script ends: they look wherever that is, and all others that ask it only where training goes on.
@@ -20,7 +20,7 @@ def beside_script(case: Case, facts: ScriptFacts, rule: Rule, unmet: str) -> Ite
     Args:
         unmet: why the rule cannot look at the files; empty where it can.
     """
-    half = HALVES.get(rule.code)
+    half = half_of(rule.code)
     told = [*half(case, rule.code)] if half is not None else []
     yield from (located(finding, facts) for finding in told)
     if told:  # what was seen needs no prediction

@@ -78,13 +78,14 @@ def loader(batches, skipped=0, given=1):
 
 
 @pytest.mark.parametrize(
-    ("epoch", "expected"),
-    [(1, []), (2, []), (0, ["warning"]), (4, ["silent"])],
-    ids=["from 0", "from 1", "the last one again", "far"],
+    ("epoch", "agreed", "expected"),
+    [(1, True, []), (2, True, []), (0, True, ["silent"]), (0, False, ["warning"]), (4, False, ["silent"])],
+    ids=["from 0", "from 1", "the last one again", "again, by one witness", "far"],
 )
-def test_the_epoch_that_is_begun(tmp_path, epoch, expected):
-    """After exactly one epoch the next begins; one repeated is a common slip of scripts, and a warning."""
-    found = said(tmp_path / "last.pt", counting(epoch=epoch), step=None, loaders=loader(TAKEN))
+def test_the_epoch_that_is_begun(tmp_path, epoch, agreed, expected):
+    """After exactly one epoch the next begins; one repeated is a warning where only the optimizer tells of it."""
+    more = {} if agreed else {"schedulers": ()}
+    found = said(tmp_path / "last.pt", counting(epoch=epoch), step=None, loaders=loader(TAKEN), **more)
     assert found == expected
 
 

@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from rich.console import Console
+
 from tests.probe.truth import CASES, prepare
 
 ENOUGH: Final = 0.95
@@ -84,17 +86,17 @@ def main() -> int:
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    cases = CASES if options.all else part()
+    cases, say = CASES if options.all else part(), Console(soft_wrap=True, highlight=False, markup=False).print
     with ThreadPoolExecutor(options.jobs) as pool:
         answers = list(pool.map(answer, cases))
     for (truth, verdict), number in sorted(collections.Counter((a.case["truth"], a.verdict) for a in answers).items()):
-        print(f"{number:5,}  {truth:15} called {verdict}")
+        say(f"{number:5,}  {truth:15} called {verdict}")
     for one in answers:
         if not one.agrees:
             mark = "!" if one.harms else " "
-            print(f"{mark} {one.case['id']}: {one.case['truth']}, called {one.verdict}  {', '.join(one.worst)}")
+            say(f"{mark} {one.case['id']}: {one.case['truth']}, called {one.verdict}  {', '.join(one.worst)}")
     agreed = sum(a.agrees for a in answers) / len(answers)
-    print(f"{agreed:.1%} of {len(answers):,} agree; at least {ENOUGH:.0%} shall")
+    say(f"{agreed:.1%} of {len(answers):,} agree; at least {ENOUGH:.0%} shall")
     return int(agreed < ENOUGH or any(a.harms for a in answers))
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ckpttool.arrival import DIGESTS, Digests
 from ckpttool.blocks import Finding, Progress
 from ckpttool.commands._validate.choices import Choices
 from ckpttool.commands._validate.installed import installed
@@ -35,7 +34,7 @@ class Bench:
     ) -> Judged:
         """Judge one checkpoint; its values are read first, while a script may still be running."""
         values = self._scanned(checkpoint) if read else None
-        notes = {DIGESTS: _digests(checkpoint, read=read)} if pending is not None else {}
+        notes = _notes(checkpoint, read=read) if pending is not None else {}
         facts = pending.facts() if pending is not None else None
         case = Case(
             checkpoint=checkpoint, run=run, other=self._other, facts=facts, values=values, notes={**notes},
@@ -83,14 +82,16 @@ class Bench:
             yield from held_against(checkpoint, self.choices.manifest)
 
 
-def _digests(checkpoint: Checkpoint, *, read: bool) -> Digests:
+def _notes(checkpoint: Checkpoint, *, read: bool) -> dict[str, object]:
     """Digests of what a script may hold; where much would have to be read, each when it is needed."""
+    from ckpttool.arrival import DIGESTS, Digests  # with all that compares a live state
+
     digests = Digests(checkpoint.limits)
     if read:
         weights = [t for w in checkpoint.weights for t in w.tensors.values()]
         states = [v for o in checkpoint.optimizers for e in o.state.values() for v in e.values()]
         digests.prepare([*weights, *(v for v in states if isinstance(v, TensorRef))])
-    return digests
+    return {DIGESTS: digests}
 
 
 def _read(values: Scan | None) -> int | None:

@@ -10,7 +10,7 @@ from ckpttool.blocks import Block, Cell, Column, Fields, Heading, Table, Text
 from ckpttool.commands._nearest import nearest
 from ckpttool.errors import NoSuchKey
 from ckpttool.protocols import Needs, Rule
-from ckpttool.rules import RULES
+from ckpttool.rules import RULES, loaded
 
 SECTIONS = ("What", "Why", "Example", "Reference")
 _NEEDS = {
@@ -31,7 +31,7 @@ class Page:
 
 def page_of(rule: Rule) -> Page:
     """The page of a rule, from its docstring."""
-    text = inspect.getdoc(type(rule)) or ""
+    text = inspect.getdoc(type(loaded(rule))) or ""
     first, _, rest = text.partition("\n")
     sections: dict[str, list[str]] = {}
     current = ""
