@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckpttool.arrival.counting import Steps, epochs_fit, saved_epoch
+from ckpttool.arrival.counting import Steps, epochs_fit, last, saved_epoch
 from ckpttool.arrival.digests import Digests
 from ckpttool.arrival.live import Live
 from ckpttool.arrival.objects import ObjectArrival, object_arrived
@@ -33,10 +33,19 @@ class KeptArrival:
 
 def positions(checkpoint: Checkpoint, live: Live, steps: Steps) -> list[Position]:
     """The position of each loader that training takes its batches from."""
-    epoch = saved_epoch(checkpoint)
+    saved = saved_epoch(checkpoint)
+    epoch = saved if saved is not None else _running_epoch(live)
     if epoch is None or not steps.taken or epochs_fit(epoch, steps) is not True:
         return []
-    return [_position(loader, steps) for loader in _of_training(live)]
+    found = [_position(loader, steps) for loader in _of_training(live)]
+    # By the run's own epoch it is only told where the epoch begins again: batches passed over are held against it.
+    return found if saved is not None else [one for one in found if one.outcome is Outcome.ABSENT]
+
+
+def _running_epoch(live: Live) -> float | None:
+    """The epoch that the script's own loop is in."""
+    counted = (c.value for c in live.facts.counters if c.own and not c.given and last(c.name) == "epoch")
+    return next((float(n) for n in counted), None)
 
 
 def _of_training(live: Live) -> Iterator[LoaderFact]:

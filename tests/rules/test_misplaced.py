@@ -10,7 +10,7 @@ import torch
 from ckpttool.rules import RULES
 from ckpttool.rules.container_misplaced import Misplaced
 from ckpttool.rules.container_unreadable import Unreadable
-from tests.rules.asking import asked, of_run, short
+from tests.rules.asking import asked, judgements, of_run, short
 from tests.validation.resuming import (
     copied,
     raised,
@@ -274,3 +274,102 @@ def test_a_plain_pickle_of_random_states(of_accelerate, fixtures_dir, tmp_path):
     assert resume_with_accelerate(folder).accelerator.step == 0
     assert asked(Unreadable(), fixtures_dir / "plain/train_pickled.pkl") == []
     assert asked(Unreadable(), fixtures_dir / "dcp/single") == []
+
+
+def _loader_run():
+    """A run of Accelerate with a stateful loader of twenty samples, two a batch, of which nothing is shuffled."""
+    from accelerate import Accelerator  # noqa: PLC0415
+    from accelerate.state import AcceleratorState, GradientState  # noqa: PLC0415
+    from accelerate.utils import DataLoaderConfiguration  # noqa: PLC0415
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    stateful = DataLoaderConfiguration(use_stateful_dataloader=True)
+    accelerator = Accelerator(cpu=True, dataloader_config=stateful)
+    data = torch.utils.data.TensorDataset(torch.arange(20.0).reshape(20, 1))
+    return accelerator, accelerator.prepare(torch.utils.data.DataLoader(data, batch_size=2))
+
+
+@pytest.mark.parametrize(
+    ("value", "exception"),
+    [({}, ""), (None, ""), ([], "AssertionError"), ((), "AssertionError"), ("", "AssertionError"),
+     ({"a": 1}, "AssertionError"), (0, "TypeError"), (torch.zeros(3), "RuntimeError")],
+)  # fmt: skip
+def test_what_a_stateful_loader_takes(tmp_path, value, exception):
+    """It takes anything: of nothing it begins at the first batch and says nothing, anything else raises there."""
+    accelerator, loader = _loader_run()
+    for number, _ in enumerate(loader):
+        if number == 2:
+            accelerator.save_state(str(tmp_path / "folder"))
+            break
+    assert asked(Misplaced(), tmp_path / "folder") == []
+    torch.save(value, tmp_path / "folder/dl_state_dict.bin")
+    ((severity, where, message),) = short(asked(Misplaced(), tmp_path / "folder"))
+    assert (severity, where) == ("error" if exception else "silent", "dl_state_dict.bin")
+    accelerator, loader = _loader_run()
+    accelerator.load_state(str(tmp_path / "folder"))
+    kind, _ = raised(lambda: next(iter(loader)))
+    assert kind == exception
+    if exception:
+        assert message.endswith(f"the first batch raises {exception}")
+    else:
+        assert next(iter(loader))[0][0].item() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("value", "beside", "said"),
+    [({}, True, True), ([], True, True), (0, True, True), (None, True, True), (None, False, True), ({}, False, False),
+     ({"a": 1}, True, False)],
+)  # fmt: skip
+def test_the_state_of_a_registered_object(of_accelerate, tmp_path, value, beside, said):
+    """Its class decides; a warning where it holds None, or nothing where the others of the run hold a state."""
+    run = copied(of_accelerate, tmp_path / "run")
+    torch.save(value, run / "checkpoint_2/custom_checkpoint_0.pkl")
+    found = short(of_run(Misplaced(), run, "checkpoint_2") if beside else asked(Misplaced(), run / "checkpoint_2"))
+    assert [f[:2] for f in found] == ([("warning", "custom_checkpoint_0.pkl")] if said else [])
+    assert not beside or not said or "another checkpoint of the run has a dict of 'decay'" in found[0][2]
+
+
+def test_a_scheduler_without_any_key_of_one(of_accelerate, tmp_path):
+    """A dict of other keys is taken, and the schedule starts over: a warning, where the run tells its class silent."""
+    run = copied(of_accelerate, tmp_path / "run")
+    torch.save({"a": 1}, run / "checkpoint_2/scheduler.bin")
+    assert [f[:2] for f in short(asked(Misplaced(), run / "checkpoint_2"))] == [("warning", "scheduler.bin")]
+    assert [f[:2] for f in short(of_run(Misplaced(), run, "checkpoint_2"))] == [("silent", "scheduler.bin")]
+    assert resume_with_accelerate(run / "checkpoint_2").schedulers[0].scheduler.last_epoch == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "code"),
+    [
+        ("optimizer.bin", {}, "container.misplaced"),
+        ("scheduler.bin", {}, "container.misplaced"),
+        ("scheduler.bin", [], "container.misplaced"),
+        ("scheduler.bin", None, "container.misplaced"),
+        ("scaler.pt", {}, "scaler.empty"),
+        ("scaler.pt", [], "container.misplaced"),
+        ("random_states_0.pkl", {}, "rng.unusable"),
+        ("random_states_0.pkl", None, "rng.unusable"),
+    ],
+)
+def test_one_fault_is_told_once(of_accelerate, tmp_path, file, value, code):
+    """A file of Accelerate's that was emptied: one finding, which says what becomes of it."""
+    folder = copied(of_accelerate / "checkpoint_2", tmp_path / "checkpoint_2")
+    torch.save(value, folder / file)
+    found = [f for f in judgements(folder)["checkpoint_2"].findings if f.severity in (*BAD, "warning")]
+    assert [(f.code, f.where) for f in found] == [(code, file)]
+    exception, _ = raised(resume_with_accelerate, folder)
+    assert (found[0].severity == "error") is bool(exception)
+    assert exception in found[0].message
+
+
+@pytest.mark.parametrize("file", ["optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth", "training_args.bin"])
+@pytest.mark.parametrize("value", [torch.ones(3), {"a": torch.ones(3)}, [torch.ones(3)]])
+def test_tensors_in_a_file_of_states_are_no_model(of_trainer, tmp_path, file, value):
+    """They are nothing that the Trainer would load as weights, and no rule about weights speaks of them."""
+    folder = copied(of_trainer, tmp_path / "checkpoint-4")
+    torch.save(value, folder / file)
+    found = judgements(folder)["checkpoint-4"].findings
+    assert not [f for f in found if f.code.startswith("model.")]
+    if file != "training_args.bin":  # which a resume does not read
+        assert [f.where for f in found if f.severity == "error"] == [file]
