@@ -126,6 +126,58 @@ def test_what_is_not_judged(ckpt, fixtures_dir):
     assert json.loads(ckpt("validate", fixtures_dir / "plain/weights.pt", "--json").out)["verdict"] == "not-judged"
 
 
+@pytest.mark.parametrize("option", [("--rules", "scaler.*"), ("--skip-rules", "container.*")])
+def test_what_the_chosen_rules_do_not_tell(ckpt, run, option):
+    """A newest checkpoint that cannot be read holds no weights alone, and what nobody was asked to tell is named."""
+    for file in (run / "checkpoint_2").iterdir():
+        file.unlink()
+    told = ckpt("validate", "run", *option)
+    assert (told.code, told.err) == (2, "")
+    first, *rest = told.out.splitlines()
+    assert first.startswith("resume from checkpoint_1  3 checkpoints in run; the newest, checkpoint_2, could not be")
+    assert any(line.startswith("checkpoint_2: not judged: it could not be read") for line in rest)
+    document = json.loads(ckpt("validate", "run", *option, "--json").out)
+    assert document["said"] == "not judged: it could not be read"
+    assert {"code": "container.incomplete", "why": "it was not asked for, and would tell of run/checkpoint_2: the folder "
+            "is empty"} in document["not_checked"]  # fmt: skip
+
+
+def test_a_file_that_the_chosen_rules_do_not_tell_of(ckpt, run):
+    """Of a file that is empty, too; and where its rule is asked for, nothing is left out."""
+    (run / "checkpoint_2/optimizer.bin").write_bytes(b"")
+    document = json.loads(ckpt("validate", "run/checkpoint_2", "--rules", "scaler.*", "--json").out)
+    assert document["verdict"] == "resumable"
+    (left,) = [n for n in document["not_checked"] if n["code"].startswith("container.")]
+    assert left["code"] == "container.incomplete"
+    assert "optimizer.bin: not a checkpoint: the file is empty" in left["why"]
+    document = json.loads(ckpt("validate", "run/checkpoint_2", "--rules", "container.incomplete", "--json").out)
+    assert document["verdict"] == "raises"
+    assert not any("asked" in n["why"] for n in document["not_checked"])
+
+
+def test_states_that_cannot_be_read_are_no_weights_alone(ckpt, run):
+    """A folder whose other files are broken."""
+    for file in (run / "checkpoint_2").iterdir():
+        if file.name != "model.safetensors":
+            file.write_bytes(b"")
+    result = ckpt("validate", "run/checkpoint_2", "--rules", "scaler.*")
+    assert result.out.startswith("not judged: it could not be read in part")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [((), "is complete"), (("--strict",), "passes: warnings fail, too")],
+)
+def test_why_there_is_none_to_resume_from(ckpt, run, options, said):
+    """All are resumable, and lack something, or have a warning that fails."""
+    for folder in run.iterdir():
+        (folder / "random_states_0.pkl").unlink()
+        scale = torch.load(folder / "scaler.pt")
+        torch.save({**scale, "scale": 1.0}, folder / "scaler.pt")
+    result = ckpt("validate", "run", "--rules", "scaler.collapsed", *options)
+    assert result.out.startswith(f"none of the 3 checkpoints in run {said}")
+
+
 @pytest.mark.parametrize("output", ["text", "json", "github", "junit", "sarif"])
 def test_what_cannot_be_read(ckpt, tmp_path, monkeypatch, output):
     """Exit code 2 and a sentence on stderr; the formats for CI say it, too, since nobody reads stderr there."""
