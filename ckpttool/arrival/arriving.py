@@ -47,12 +47,13 @@ class Arrival:
 
     @property
     def anything(self) -> bool:
-        """Whether any state of the checkpoint reached the run."""
-        outcomes = [
-            *(w.outcome for w in self.weights), *(o.outcome for o in self.optimizers),
-            *(s.outcome for s in self.scalers), *(r.outcome for r in self.rng),
-        ]  # fmt: skip
-        return Outcome.REACHED in outcomes or Outcome.CHANGED in outcomes
+        """Whether weights or an optimizer of the checkpoint are in the run.
+
+        Some tensors alone are no sign: biases of zero, norms of one and what the same seed draws are alike everywhere,
+        as are a loss scale and a generator that were just made.
+        """
+        whole = (w.outcome is Outcome.REACHED for w in self.weights)
+        return any(whole) or any(o.outcome is Outcome.REACHED and o.reached for o in self.optimizers)
 
     def was_asked(self, role: Role) -> list[str]:
         """Names of this kind that the script asked for in vain."""

@@ -1,6 +1,6 @@
 """What a script tells of schedules, loss scales and counters."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ckpttool.arrival import Arrival, Outcome
 from ckpttool.arrival.counting import epochs_fit, other_length, saved_epoch, steps_fit
@@ -93,6 +93,16 @@ def lr_mismatch(case: Case, code: str) -> Iterator[Finding]:
         rates, last = _held(found, live), reals(live.fields.get("_last_lr"))
         saved = saved_rates(case.checkpoint, one.saved)
         then = _saved_held(case, len(saved))
+        if _off_its_schedule(rates, last, then, live.rates):
+            yield Finding(
+                code=code,
+                severity=Severity.SILENT,
+                where=_where(one),
+                message=f"the optimizer was saved at a learning rate of {said(rates)}, and its schedule gives "
+                f"{said(live.rates)} where it stands: the next step is made with the first",
+                hint="resume from a checkpoint whose optimizer and schedule were saved together",
+            )
+            continue
         if (
             not rates
             or len(rates) != len(last)
@@ -109,6 +119,17 @@ def lr_mismatch(case: Case, code: str) -> Iterator[Finding]:
             f"were saved at {said(saved)}",
             hint="make the schedule first, then load both states",
         )
+
+
+def _off_its_schedule(
+    rates: Sequence[float], last: Sequence[float], then: Sequence[float], due: Sequence[float]
+) -> bool:
+    """Whether the file's own rate is neither what its schedule set last, nor what the live one gives at that step.
+
+    A rate that the script sets itself is not the file's.
+    """
+    whole = rates and len(rates) == len(last) == len(due) == len(then)
+    return bool(whole) and close(rates, then, then) and close(last, due, due) and not close(rates, due, due)
 
 
 def _held(found: Arrival, live: SchedulerFact) -> tuple[float, ...]:

@@ -235,3 +235,26 @@ def test_no_verdict_without_an_answer(path, stopped):
     saved(path)
     judgement = judged(path, ScriptFacts(stopped=stopped))
     assert (judgement.verdict, bad(judgement)) == ("not-judged", [])
+
+
+def test_a_run_of_the_same_seed_that_never_opens_it(path):
+    """Biases of zero and norms of one are alike in every model: they are no sign that anything was loaded."""
+    saved(path)
+    fresh = made(seed=9)
+    with torch.no_grad():
+        fresh.model.bn.weight.copy_(torch.load(path)["model"]["bn.weight"])
+    judgement = judged(path, fresh.facts(path, opened=(), rng=living.rng_facts(restored=False)))
+    assert (judgement.verdict, bad(judgement)) == ("silently-wrong", ["script.never-opened"])
+
+
+def test_a_rate_that_only_the_file_has(path):
+    """An optimizer of another step, or edited: its first step is made at a rate that the schedule gives nowhere near."""
+
+    def tenfold(state):
+        for group in state["optimizer"]["param_groups"]:
+            group["lr"] *= 10
+
+    saved(path, change=tenfold)
+    judgement = judged(path, resumed(path).facts(path))
+    assert "scheduler.lr-mismatch" in bad(judgement)
+    assert "its schedule gives" in message_of(judgement, "scheduler.lr-mismatch")

@@ -206,3 +206,17 @@ def test_text_of_what_it_printed(ckpt, place):
     assert "line 9" not in out
     assert out.index("|  line 10") < out.index("|  line 19") < out.index("\nchecked\n")
     assert "Traceback" not in out
+
+
+def test_a_prefix_on_hundreds_of_names(ckpt, place):
+    """The exception of a deep model lists thousands of characters of names before it comes to the unexpected ones."""
+    layers = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(300)))
+    torch.save({f"module.{k}": v for k, v in layers.state_dict().items()}, place / "ck.pt")
+    (place / "train.py").write_text(
+        "import sys, torch\n"
+        "model = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(300)))\n"
+        "model.load_state_dict(torch.load(sys.argv[1]))\n"
+    )
+    document = json.loads(ckpt("validate", "ck.pt", "--json", "--script", "train.py", "--", "{checkpoint}").out)
+    assert "the names differ in module." in document["findings"][0]["message"]
+    assert len(document["script"]["raised"]["message"]) <= 4000

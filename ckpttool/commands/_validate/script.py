@@ -13,6 +13,7 @@ from ckpttool.protocols import NotChecked
 from ckpttool.rules import stands
 from ckpttool.validation.judging import Verdict
 
+_LONGEST = 4_000  # characters of an exception's message
 _STOPPED = {
     "backward": "at the first backward",
     "optimizer step": "at the first optimizer step",
@@ -139,7 +140,8 @@ def script_document(facts: ScriptFacts, question: Question) -> Mapping[str, obje
 
 def _raised(raised: RaisedFact) -> Mapping[str, object]:
     return {
-        "type": raised.type, "message": raised.message, "causes": list(raised.causes), "during": raised.during,
+        "type": raised.type, "message": raised.message[:_LONGEST], "causes": list(raised.causes),
+        "during": raised.during,
     }  # fmt: skip
 
 

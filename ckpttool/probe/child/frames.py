@@ -18,7 +18,7 @@ from typing import Any, Optional
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _OUTERMOST = os.path.join(_HERE, "running.py")  # what called this is no part of the script
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
-_MOST_FRAMES, _LONGEST_LINE, _LONGEST_MESSAGE, _MOST_CAUSES = 100, 200, 4_000, 8
+_MOST_FRAMES, _LONGEST_LINE, _LONGEST_MESSAGE, _MOST_CAUSES = 100, 200, 100_000, 8
 DURING = "_ckpt_during"  # attribute of an exception: the loading call it came out of
 
 
