@@ -265,7 +265,7 @@ class ScriptFacts:
     unwatched: tuple[str, ...] = ()  # what could not be watched, in words: never to be taken for clean
     world_size: int = 1
 
-
-def stands(facts: ScriptFacts) -> bool:
-    """Whether the script came to where training goes on."""
-    return facts.stopped in _STANDS
+    @property
+    def stands(self) -> bool:
+        """Whether the script came to where training goes on."""
+        return self.stopped in _STANDS

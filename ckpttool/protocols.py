@@ -3,15 +3,17 @@
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from ckpttool.blocks import Finding
 from ckpttool.errors import CkptError
-from ckpttool.facts import ScriptFacts
 from ckpttool.limits import Limits
 from ckpttool.model import Checkpoint, Contents, Role, Run
 from ckpttool.sources import Folder, Source
 from ckpttool.values import StorageRef, TensorRef
+
+if TYPE_CHECKING:  # it costs as much as ten rules, and is of use beside a script alone
+    from ckpttool.facts import ScriptFacts
 
 
 class ContainerReader(Protocol):
@@ -116,7 +118,7 @@ class Case:
     checkpoint: Checkpoint
     run: Run | None = None  # that it belongs to
     other: Checkpoint | None = None  # what it is held against
-    facts: ScriptFacts | None = None
+    facts: "ScriptFacts | None" = None
     installed: Mapping[str, str] | None = None  # version by distribution: {"torch": "2.13.0"}
     values: Scan | None = None
     notes: dict[str, object] = field(default_factory=dict)  # what one rule worked out and another needs too

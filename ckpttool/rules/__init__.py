@@ -1,9 +1,9 @@
 """Checks of a checkpoint: one file, one rule. The order of `RULES` is the order of findings of one severity."""
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ckpttool.blocks import Finding
-from ckpttool.facts import ScriptFacts, stands
 from ckpttool.protocols import Case, Needs, Rule
 from ckpttool.rules._counters import CounterRow, counter_table
 from ckpttool.rules._later import Later, loaded
@@ -78,7 +78,10 @@ from ckpttool.rules.shard_world_size import WorldSize
 from ckpttool.rules.storage_oversized import Oversized
 from ckpttool.rules.trainer_state import TrainerState
 
-__all__ = ["RULES", "CounterRow", "by_rule", "counter_table", "half_of", "held_against_script", "loaded", "stands"]
+if TYPE_CHECKING:  # it costs as much as ten rules, and is of use beside a script alone
+    from ckpttool.facts import ScriptFacts
+
+__all__ = ["RULES", "CounterRow", "by_rule", "counter_table", "half_of", "held_against_script", "loaded"]
 
 RULES: tuple[Rule, ...] = (
     CallbackState(),
@@ -195,7 +198,7 @@ def half_of(code: str) -> Callable[[Case, str], Iterator[Finding]] | None:
     return HALVES.get(code)
 
 
-def held_against_script(finding: Finding, facts: ScriptFacts) -> Finding:
+def held_against_script(finding: Finding, facts: "ScriptFacts") -> Finding:
     """What was predicted from the files alone, beside what the script did."""
     from ckpttool.rules._halves import held_against_script as held  # noqa: PLC0415
 

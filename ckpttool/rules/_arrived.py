@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ckpttool.arrival import DIGESTS, Arrival, Change, Digests, arrival, stands
+from ckpttool.arrival import DIGESTS, Arrival, Change, Digests, arrival
 from ckpttool.protocols import Case
 
 _NOTE_KEY = "what arrived in the script"
@@ -11,7 +11,7 @@ _SHOWN = 3
 
 def compared(case: Case) -> Arrival | None:
     """The comparison; None where there is no script, or where it did not come to where training goes on."""
-    if case.facts is None or not stands(case.facts):
+    if case.facts is None or not case.facts.stands:
         return None
     known = case.notes.get(_NOTE_KEY)
     if isinstance(known, Arrival):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ckpttool.arrival import stands
 from ckpttool.blocks import Finding, Severity
 from ckpttool.facts import ScriptFacts
 from ckpttool.protocols import Case
@@ -68,7 +67,7 @@ def held_against_script(finding: Finding, facts: ScriptFacts) -> Finding:
     """
     if finding.code.startswith(_HOLDING) or finding.severity.rank >= Severity.WARNING.rank:
         return finding
-    if not stands(facts):  # it did not come so far; what it says of itself is the verdict
+    if not facts.stands:  # it did not come so far; what it says of itself is the verdict
         return replace(finding, severity=Severity.WARNING)
     part = finding.code.partition(".")[0]
     of_part = part not in _PARTS or any(load.kind == part and not load.raised for load in facts.loads)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ckpttool.blocks import Finding, Severity
-from ckpttool.facts import stands
 from ckpttool.model import At, Contents, GlobalUse
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._globals import NUMPY_GLOBALS, named, of_files, refused_dtypes
@@ -17,7 +16,7 @@ from ckpttool.values import Trust
 
 def _was_loaded(case: Case, file: str) -> bool:
     """Whether the script that was asked loaded the file all the same."""
-    if case.facts is None or not stands(case.facts):
+    if case.facts is None or not case.facts.stands:
         return False
     path = os.path.realpath(os.path.join(case.checkpoint.path, file) if file else case.checkpoint.path)  # noqa: PTH118
     return any(os.path.realpath(o.path) == path and not o.refused for o in case.facts.opened)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ckpttool.arrival import stands
 from ckpttool.blocks import Finding, Severity
 from ckpttool.protocols import Case, Needs
 from ckpttool.rules._arrived import compared, is_untouched, some
@@ -31,7 +30,7 @@ class NeverOpened:
         if facts is None:
             return
         found = compared(case)
-        vain = not stands(facts) and facts.stopped in ("ended", "exited") and not facts.exit_code
+        vain = not facts.stands and facts.stopped in ("ended", "exited") and not facts.exit_code
         if (found is None or not is_untouched(found)) and not (vain and facts.asked and not facts.opened):
             return
         looked = f"; it looked for {some(facts.asked)}" if facts.asked else ""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ckpttool.arrival import stands
 from ckpttool.facts import ScriptFacts
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._messages import line_of, short
@@ -34,7 +33,7 @@ class ScriptNotReached:
         facts = case.facts
         if facts is None or concerns(facts, case.checkpoint.path):
             return
-        why = "" if stands(facts) else _why(facts)
+        why = "" if facts.stands else _why(facts)
         for one in [why] if why else facts.unwatched:  # what was not watched either explains nothing more
             yield NotChecked(code=self.code, why=one)
 

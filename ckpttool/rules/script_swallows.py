@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import ClassVar
 
-from ckpttool.arrival import stands
 from ckpttool.arrival.reading import role_of
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Role
@@ -34,7 +33,7 @@ class Swallows:
     def check(self, case: Case) -> Iterator[Finding]:
         """One finding a file."""
         facts = case.facts
-        if facts is None or not stands(facts):
+        if facts is None or not facts.stands:
             return
         for one in (o for o in facts.opened if o.refused):
             name = PurePath(one.path).name

@@ -1,20 +1,22 @@
 """What a rule says of a checkpoint where a script was asked, too."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ckpttool.blocks import Finding
-from ckpttool.facts import ScriptFacts
 from ckpttool.protocols import Case, Needs, NotChecked, Rule
-from ckpttool.rules import half_of, held_against_script, stands
+from ckpttool.rules import half_of, held_against_script
 from ckpttool.validation.located import located
+
+if TYPE_CHECKING:  # it costs as much as ten rules, and is of use beside a script alone
+    from ckpttool.facts import ScriptFacts
 
 # Rules about how a script ends: they look wherever that is, and all others that ask it only where training goes on.
 _ENDINGS: Final = frozenset({"script.raises", "script.not-reached", "script.nothing-left", "script.never-opened"})
 _NOT_REACHED: Final = "the script did not come to where training goes on"
 
 
-def beside_script(case: Case, facts: ScriptFacts, rule: Rule, unmet: str) -> Iterator[Finding | NotChecked]:
+def beside_script(case: Case, facts: "ScriptFacts", rule: Rule, unmet: str) -> Iterator[Finding | NotChecked]:
     """What was seen in the script; where nothing was, what the files let expect, held against what it did.
 
     Args:
@@ -25,7 +27,7 @@ def beside_script(case: Case, facts: ScriptFacts, rule: Rule, unmet: str) -> Ite
     yield from (located(finding, facts) for finding in told)
     if told:  # what was seen needs no prediction
         return
-    seen = half is not None and stands(facts)
+    seen = half is not None and facts.stands
     if unmet:
         if not seen:
             yield NotChecked(code=rule.code, why=unmet)
@@ -39,8 +41,8 @@ def beside_script(case: Case, facts: ScriptFacts, rule: Rule, unmet: str) -> Ite
                 yield said
 
 
-def _of_script(case: Case, facts: ScriptFacts, rule: Rule) -> Iterator[Finding | NotChecked]:
+def _of_script(case: Case, facts: "ScriptFacts", rule: Rule) -> Iterator[Finding | NotChecked]:
     said = [*rule.check(case)]
-    if not said and not stands(facts) and rule.code not in _ENDINGS:
+    if not said and not facts.stands and rule.code not in _ENDINGS:
         yield NotChecked(code=rule.code, why=_NOT_REACHED)
     yield from (located(one, facts) if isinstance(one, Finding) else one for one in said)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Role
 from ckpttool.protocols import Case, Needs, NotChecked, Rule
-from ckpttool.rules import held_against_script, stands
+from ckpttool.rules import held_against_script
 from ckpttool.validation.beside import beside_script
 
 _STATES = frozenset({Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.RNG, Role.DATA, Role.PROGRESS})
@@ -91,7 +91,7 @@ def _unmet(case: Case, needs: Needs) -> str:
 
 def _verdict(case: Case, findings: Iterable[Finding]) -> Verdict:
     """The verdict; a script that was kept from training by something of its own gives none."""
-    if case.facts is not None and not stands(case.facts):
+    if case.facts is not None and not case.facts.stands:
         own = {f.severity for f in findings if f.code.startswith("script.")}
         if Severity.ERROR in own:
             return Verdict.RAISES

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ckpttool.blocks import Finding, SourceLine
-from ckpttool.facts import FrameFact, ScriptFacts
+
+if TYPE_CHECKING:  # it costs as much as ten rules, and is of use beside a script alone
+    from ckpttool.facts import FrameFact, ScriptFacts
 
 _LOADED: Final = {  # what a finding is about, by the first word of its code -> `LoadFact.kind`
     "model": "module", "ema": "module", "optimizer": "optimizer", "scheduler": "scheduler", "scaler": "scaler",
@@ -13,7 +15,7 @@ _LOADED: Final = {  # what a finding is about, by the first word of its code -> 
 }  # fmt: skip
 
 
-def located(finding: Finding, facts: ScriptFacts) -> Finding:
+def located(finding: Finding, facts: "ScriptFacts") -> Finding:
     """The finding with the line that loads its part; else where the rest is loaded; else where training goes on."""
     if finding.line is not None:
         return finding
@@ -21,7 +23,7 @@ def located(finding: Finding, facts: ScriptFacts) -> Finding:
     return finding if frame is None else replace(finding, line=SourceLine(frame.file, frame.line))
 
 
-def _lines(finding: Finding, facts: ScriptFacts) -> Iterator[FrameFact]:
+def _lines(finding: Finding, facts: "ScriptFacts") -> "Iterator[FrameFact]":
     """Lines to show it at, the best first."""
     kind = _LOADED.get(finding.code.partition(".")[0])
     loads = [load for load in facts.loads if load.frame is not None and not load.frame.library]

@@ -1,11 +1,14 @@
 """One checkpoint, judged: what was found, what could not be looked at, and how its counters stand."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ckpttool.blocks import Severity
-from ckpttool.facts import ScriptFacts
 from ckpttool.rules import CounterRow
 from ckpttool.validation.judging import Judgement, Verdict
+
+if TYPE_CHECKING:  # it costs as much as ten rules, and is of use beside a script alone
+    from ckpttool.facts import ScriptFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +22,7 @@ class Judged:
     holds: str = "holds weights alone"  # or `could not be read`: why nothing in it would be resumed, if so
     step: int | float | None = None  # in a run
     read_bytes: int | None = None  # of values; None where they were not read
-    facts: ScriptFacts | None = None  # of the script that it was held against
+    facts: "ScriptFacts | None" = None  # of the script that it was held against
 
     def fails(self, threshold: Severity) -> bool:
         """Whether a finding is at or above the threshold."""

@@ -10,7 +10,6 @@ from ckpttool.commands._words import plural
 from ckpttool.facts import FrameFact, RaisedFact, ScriptFacts
 from ckpttool.probe.question import Question
 from ckpttool.protocols import NotChecked
-from ckpttool.rules import stands
 from ckpttool.validation.judging import Verdict
 
 _LONGEST = 4_000  # characters of an exception's message
@@ -96,7 +95,7 @@ def standing(facts: ScriptFacts) -> FrameFact | None:
 def script_blocks(facts: ScriptFacts) -> Iterator[Block]:
     """The end of what it printed, where it did not come to its training."""
     lines = [line.rstrip().expandtabs(4) for line in _printed(facts).splitlines() if line.strip()]
-    if lines and not stands(facts):
+    if lines and not facts.stands:
         last = "" if len(lines) <= _SHOWN else f", at last {_SHOWN} lines"
         yield Heading(Text(f"the script printed{last}", "dim"))
         yield Fields([("|", line) for line in lines[-_SHOWN:]])
