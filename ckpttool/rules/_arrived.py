@@ -1,8 +1,10 @@
 """What of the checkpoint reached the script, worked out once for all rules that ask."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from ckpttool.arrival import DIGESTS, Arrival, Change, Digests, arrival
+from ckpttool.model import Checkpoint
 from ckpttool.protocols import Case
 
 _NOTE_KEY = "what arrived in the script"
@@ -26,12 +28,21 @@ def compared(case: Case) -> Arrival | None:
 def arrived(case: Case) -> Arrival | None:
     """The comparison, where the checkpoint was opened at all: else `script.never-opened` says everything."""
     found = compared(case)
-    return None if found is None or is_untouched(found) else found
+    return None if found is None or is_untouched(case, found) else found
 
 
-def is_untouched(found: Arrival) -> bool:
-    """Whether the script trains without having looked into the checkpoint."""
-    return not found.facts.opened and not found.anything
+def is_untouched(case: Case, found: Arrival) -> bool:
+    """Whether the script trains without having looked into the checkpoint; into another one it may have."""
+    here, path = _files_of(case.checkpoint), Path(case.checkpoint.path).resolve()
+    opened = [Path(o.path).resolve() for o in found.facts.opened]
+    return not any(file in here or file.is_relative_to(path) for file in opened) and not found.anything
+
+
+def _files_of(checkpoint: Checkpoint) -> set[Path]:
+    """All files that make a checkpoint, without links."""
+    path = Path(checkpoint.path).resolve()
+    folder = path if checkpoint.is_folder else path.parent
+    return {path, *((folder / file.name).resolve() for file in checkpoint.files)}
 
 
 def some(names: Sequence[str]) -> str:

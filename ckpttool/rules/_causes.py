@@ -129,6 +129,8 @@ KNOWN: Final = (
        "resume with the stage and the tag that were saved, or make a universal checkpoint (ds_to_universal.py)",
        during=r"deepspeed/runtime/\S* load_checkpoint"),
     _p(r"FSDP is only available on GPU", "script.not-reached", "this strategy needs a GPU", "resume on one"),
+    _p(r"(?:folder|director\w+|path|file|checkpoint)\b.{0,200}\bdoes not exist|[Nn]o checkpoint\b.{0,40}\bfound",
+       "container.incomplete", "the script finds no checkpoint where it looks", "check the path and its arguments"),
     _p(r"FileNotFoundError|No such file or directory", "container.incomplete",
        "a file that the script reads is not there", f"check the path; else {_OLDER}"),
 )  # fmt: skip

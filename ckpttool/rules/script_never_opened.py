@@ -31,13 +31,15 @@ class NeverOpened:
             return
         found = compared(case)
         vain = not facts.stands and facts.stopped in ("ended", "exited") and not facts.exit_code
-        if (found is None or not is_untouched(found)) and not (vain and facts.asked and not facts.opened):
+        if (found is None or not is_untouched(case, found)) and not (vain and facts.asked and not facts.opened):
             return
+        others = list(dict.fromkeys(o.path for o in facts.opened))
         looked = f"; it looked for {some(facts.asked)}" if facts.asked else ""
+        then = "ends" if vain else f"goes on from {some(others)}" if others else "trains from scratch"
         yield Finding(
             code=self.code,
             severity=Severity.SILENT,
             where=case.checkpoint.path,
-            message=f"the script never opens the checkpoint, and {'ends' if vain else 'trains from scratch'}{looked}",
+            message=f"the script never opens the checkpoint, and {then}{'' if others else looked}",
             hint="give it the arguments by which it resumes; {checkpoint} in them is replaced by the path",
         )

@@ -220,3 +220,14 @@ def test_a_prefix_on_hundreds_of_names(ckpt, place):
     document = json.loads(ckpt("validate", "ck.pt", "--json", "--script", "train.py", "--", "{checkpoint}").out)
     assert "the names differ in module." in document["findings"][0]["message"]
     assert len(document["script"]["raised"]["message"]) <= 4000
+
+
+def test_another_checkpoint_is_opened(ckpt, place):
+    """The arguments name the one of another step: one finding, with its name."""
+    other = torch.load(place / "ck.pt")
+    other["model"]["weight"] += 1
+    torch.save(other, place / "other.pt")
+    document = json.loads(ckpt("validate", "ck.pt", "--json", "--script", "train.py", "--", "other.pt").out)
+    worst = [f for f in document["findings"] if f["severity"] in ("error", "silent")]
+    assert (document["verdict"], [f["code"] for f in worst]) == ("silently-wrong", ["script.never-opened"])
+    assert "other.pt" in worst[0]["message"]

@@ -5,7 +5,7 @@ import torch
 from torch.optim.lr_scheduler import StepLR
 
 from ckpttool.rules import RULES
-from ckpttool.rules._exceptions import _PATTERNS
+from ckpttool.rules._causes import BY_CALL, KNOWN, STEPPING
 from tests.rules.loops import said, saved
 
 CODE = "scheduler.no-initial-lr"
@@ -53,4 +53,4 @@ def test_saved_as_torch_saves_it(parts, tmp_path):
 
 def test_causes_refer_to_pages_that_are_there():
     """What an exception of a script is matched to names a rule that `ckpt rules` explains."""
-    assert {p.cause.rule for p in _PATTERNS} - {rule.code for rule in RULES} <= {""}
+    assert {p.cause.rule for p in (*KNOWN, *BY_CALL, *STEPPING)} - {rule.code for rule in RULES} <= {""}
