@@ -1,9 +1,13 @@
 """What every test may ask for."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# There are as many workers as processors, and what they start inherits it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 

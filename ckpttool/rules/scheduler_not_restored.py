@@ -58,7 +58,8 @@ class SchedulerNotRestored:
         asked = found.was_asked(Role.SCHEDULER) or read_in_vain(found.facts, Role.SCHEDULER)
         yield from self._built_elsewhere(found)
         fresh = [s for s in found.facts.schedulers if (position(s.fields) or 0) <= 0]
-        if not fresh or (not asked and not case.checkpoint.optimizers):
+        counted = any(c.outcome is Outcome.REACHED and c.value > 0 for c in found.counters)
+        if not fresh or not (asked or counted or case.checkpoint.optimizers):
             return
         names = some([short_class(s.cls) for s in fresh])
         if asked:
