@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ckpttool.elements import tensors_in
 from ckpttool.layouts import trainable
@@ -18,8 +18,7 @@ _LEARNED = ("weight", "bias")
 _OWN_SHAPES = ("deepspeed", "megatron", "fairseq", "dcp")  # trainers that flatten or cut what they step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(NamedTuple):
     """A parameter by what the optimizer keeps for it."""
 
     label: str

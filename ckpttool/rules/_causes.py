@@ -5,15 +5,13 @@ deepspeed 0.19.
 """
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 _OLDER = "resume from an older checkpoint, or get the file again"
 _SAME = "resume with the optimizer that wrote the checkpoint, or without its state"
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """Why something raised."""
 
     rule: str  # the code of the rule whose page says more; empty for none
@@ -21,8 +19,7 @@ class Cause:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """An exception whose cause is known."""
 
     words: re.Pattern[str]  # in `type: message`

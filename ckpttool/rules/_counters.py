@@ -5,9 +5,8 @@ A resume goes wrong silently where two of them disagree. Rules read the table; `
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from ckpttool.elements import number
 from ckpttool.layouts import step_in_name
@@ -39,8 +38,7 @@ _AVERAGED: Final = ("n_averaged", "num_updates")
 _BATCHES: Final = ("ready", "started", "processed", "completed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CounterRow:
+class CounterRow(NamedTuple):
     """One counter, wherever it is kept."""
 
     name: str  # in our words: `optimizer step`, `scheduler last_epoch`, `learning rate`

@@ -1,8 +1,8 @@
 """How far training came by each witness: the trainer's counter, the optimizer, the scheduler, the folder's name."""
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 
 from ckpttool.model import Counter, OptimizerState, SchedulerState
 from ckpttool.protocols import Case
@@ -23,24 +23,21 @@ MOST_ACCUMULATED = 64  # batches to one step of the optimizer
 _STATIC = ("LossScaler object", "DeepSpeed fp16 optimizer")  # of bf16 and fp32: the scale never moves
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SteppedOptimizer:
+class SteppedOptimizer(NamedTuple):
     """An optimizer with how often it was stepped."""
 
     optimizer: OptimizerState
     steps: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SteppedScheduler:
+class SteppedScheduler(NamedTuple):
     """A scheduler with the position where it stands."""
 
     scheduler: SchedulerState
     steps: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(NamedTuple):
     """The witnesses of one checkpoint."""
 
     counter: Counter | None = None  # the trainer's own count of optimizer steps

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from ckpttool.arrival import Arrival, Outcome
 from ckpttool.arrival.counting import last
@@ -30,8 +29,7 @@ _FEW: Final = 1  # by which counters may differ: some are counted before a step,
 _OTHER_STEPS: Final = "start the loop from the counter that was saved with these states"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Witness:
+class _Witness(NamedTuple):
     """How many optimizer steps the states in the run have behind them."""
 
     steps: int

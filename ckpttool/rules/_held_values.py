@@ -5,8 +5,7 @@ Found by running torch 2.13: `Optimizer.load_state_dict`, `LRScheduler.load_stat
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ckpttool.blocks import Severity
 from ckpttool.values import GlobalRef, Opaque, TensorRef, Value
@@ -32,8 +31,7 @@ _KINDS: tuple[tuple[str, frozenset[str]], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What becomes of loading a value."""
 
     severity: Severity
@@ -111,14 +109,14 @@ def as_scheduler(value: Value, classes: Sequence[str], *, driven: bool = False) 
             return None
         case dict() if value and not key and not kind_of(value):
             # A class of the script's own may keep what it likes.
-            return _UNLIKE if classes else replace(_UNLIKE, severity=Severity.WARNING) if driven else None
+            return _UNLIKE if classes else _UNLIKE._replace(severity=Severity.WARNING) if driven else None
     if key:
         return _taken_out(value, key)
     outcome = _updated(value)
     of_lambda = _taken_out(value, TAKEN_OUT["LambdaLR"]).exception
     if classes or of_lambda == outcome.exception:
         return outcome
-    return replace(outcome, said=f"{outcome.said} (where it is a LambdaLR, it raises {of_lambda})")
+    return outcome._replace(said=f"{outcome.said} (where it is a LambdaLR, it raises {of_lambda})")
 
 
 def _updated(value: Value) -> Outcome:

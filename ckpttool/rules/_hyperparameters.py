@@ -5,23 +5,20 @@ Sources: the checks of `__init__` in torch/optim/*.py of 2.13. `load_state_dict`
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ckpttool.elements import number
 from ckpttool.values import NumpyScalar, TensorRef, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """The range of a number, in words and as a test."""
 
     words: str  # of a value outside: `is below 0`
     holds: Callable[[float], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """What a hyperparameter holds: one number, or one of each span."""
 
     spans: tuple[Span, ...]
@@ -57,8 +54,7 @@ _OWN: Final = {
 _UNREAD: Final = frozenset((("Rprop", "lr"),))  # only the first state of a parameter is made of it
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """What is wrong with a value."""
 
     what: str  # `is text`

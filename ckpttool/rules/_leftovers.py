@@ -1,7 +1,7 @@
 """Names that only one of two checkpoints has, sorted by what they are."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.layouts import some
 from ckpttool.model import Weights
@@ -10,8 +10,7 @@ from ckpttool.rules._benign import is_benign
 from ckpttool.rules._places import count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftovers:
+class Leftovers(NamedTuple):
     """Names of one side."""
 
     benign: tuple[str, ...] = ()  # buffers that a model makes for itself

@@ -7,7 +7,7 @@ torch/distributed/checkpoint/filesystem.py of torch 2.13.
 
 import enum
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.protocols import Case
@@ -23,8 +23,7 @@ class Unpickling(enum.Enum):
     OF_THE_SCRIPT = enum.auto()  # whatever the script's own call says
 
 
-@dataclass(frozen=True, slots=True)
-class Loader:
+class Loader(NamedTuple):
     """The call that reads a file, and what its failure means."""
 
     call: str  # `Trainer._load_rng_state of transformers`; empty: nothing reads it when training goes on

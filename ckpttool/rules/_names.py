@@ -6,7 +6,7 @@ Sources: accelerate/checkpointing.py (`load_accelerator_state`) of 1.15, transfo
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.blocks import Severity
 from ckpttool.model import Checkpoint
@@ -22,8 +22,7 @@ _SHARDED = re.compile(r"\.metadata|.*\.distcp|.*_(?:model|optim)_states\.pt|mode
 _FSDP_WEIGHTS = re.compile(r"pytorch_model_fsdp.*")
 
 
-@dataclass(frozen=True, slots=True)
-class Misnamed:
+class Misnamed(NamedTuple):
     """A file that is not found, or not taken, by its name."""
 
     file: str

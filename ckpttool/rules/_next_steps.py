@@ -1,8 +1,7 @@
 """The next steps of a checkpoint's scheduler, as it is and with one field changed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ckpttool.model import Checkpoint, SchedulerState
 from ckpttool.rules._bounded import whole
@@ -18,8 +17,7 @@ _MOST_INSIDE = 256  # schedulers in one; nobody makes so many
 _MOST_NESTED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class NextSteps:
+class NextSteps(NamedTuple):
     """A scheduler of torch's, with what it drives."""
 
     name: str  # its class; empty for none of torch's

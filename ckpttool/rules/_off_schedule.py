@@ -6,8 +6,7 @@ odd. Where none does, the rate may have been set by hand, which no file tells fr
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ckpttool.blocks import Severity
 from ckpttool.model import OptimizerState, SchedulerState
@@ -35,8 +34,7 @@ _MOST_COUNTED = 4_096
 _GRID: Final = tuple(n * 10.0**e for e in (-9, -8, -7, -6, -5, -4, -3, -2) for n in range(100, 1_000))
 
 
-@dataclass(frozen=True, slots=True)
-class Odd:
+class Odd(NamedTuple):
     """What is odd, and how bad it is."""
 
     severity: Severity
@@ -44,8 +42,7 @@ class Odd:
     path: tuple[str | int, ...] | None = None  # in the scheduler; None: `lr` of the optimizer
 
 
-@dataclass(frozen=True, slots=True)
-class OffSchedule:
+class OffSchedule(NamedTuple):
     """A scheduler and an optimizer that agree with one another, and not with the closed form."""
 
     case: Case

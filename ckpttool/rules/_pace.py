@@ -2,7 +2,7 @@
 
 import enum
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.model import SchedulerState
 from ckpttool.protocols import Case
@@ -27,8 +27,7 @@ class Pace(enum.Enum):
     UNKNOWN = enum.auto()  # epochs, batches: any pace may be right
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paced:
+class Paced(NamedTuple):
     """One scheduler's pace."""
 
     scheduler: SchedulerState

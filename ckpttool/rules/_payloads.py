@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ckpttool.model import At, Checkpoint, OptimizerState
 from ckpttool.rules._optimizers import is_partitioned
@@ -17,8 +16,7 @@ _FILES = re.compile(r"optimizer(?:_\d+)?\.(?:bin|pt)")  # Accelerate's and the T
 _LIGHTNING = "optimizer_states"
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(NamedTuple):
     """One value that is, or should be, the state_dict of an optimizer."""
 
     at: At

@@ -4,8 +4,7 @@ Source: torch/distributed/checkpoint/filesystem.py (`_write_item`, `_StorageInfo
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.containers import read, verify_storage
@@ -17,8 +16,7 @@ from ckpttool.values import Opaque
 _INDEX = ".metadata"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """Where one tensor's shard, or one object, lies."""
 
     file: str  # relative to the checkpoint's folder

@@ -7,8 +7,7 @@ Source: torch/optim/lr_scheduler.py and swa_utils.py of torch 2.13: constructors
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ckpttool.elements import number
 from ckpttool.rules._bounded import told
@@ -17,8 +16,7 @@ from ckpttool.values import NumpyScalar, Opaque, TensorRef, Value
 _SHOWN = 20  # characters of a text
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """What a field may hold."""
 
     wanted: str  # in words
@@ -27,8 +25,7 @@ class Kind:
     each: bool = False  # there is one for each param group
 
 
-@dataclass(frozen=True, slots=True)
-class Odd:
+class Odd(NamedTuple):
     """A field that holds something else."""
 
     path: tuple[str | int, ...]

@@ -7,7 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ckpttool.rules._inert import UnknownStep, inert
 from ckpttool.rules._next_rates import AT_ZERO, RATES, Fields, Groups, of, plateau, restarts
@@ -107,8 +107,7 @@ def stepped(name: str, fields: Fields, groups: Groups, names: Callable[[Fields],
     return Stepped(name, {k: inert(v) for k, v in fields.items() if k != "_schedulers"}, groups, inner)
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """How the next steps of a scheduler go, until they come to harm."""
 
     rates: tuple[tuple[Any, ...], ...]  # after each step those of the groups, and their momentums

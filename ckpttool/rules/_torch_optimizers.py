@@ -4,7 +4,7 @@ Sources: torch/optim/*.py of 2.13: keys that `step` reads and `__setstate__` doe
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.elements import number
 from ckpttool.model import OptimizerState
@@ -15,8 +15,7 @@ def _keys(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-@dataclass(frozen=True, slots=True)
-class TorchClass:
+class TorchClass(NamedTuple):
     """One class: what a group and a parameter's state must have, and may have."""
 
     name: str

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckpttool.model import Checkpoint, LossScale, Weights
 from ckpttool.protocols import Case
@@ -28,8 +28,7 @@ _SPELLED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(NamedTuple):
     """What an argument says of the precision."""
 
     precision: Precision

@@ -5,8 +5,7 @@ one rule that tells of it, and what is not named there is `container.unreadable`
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ckpttool.blocks import Finding
 from ckpttool.model import Checkpoint
@@ -36,8 +35,7 @@ OWNERS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(NamedTuple):
     """A finding of a reader or a layout, and the file it speaks of."""
 
     file: str  # relative to the checkpoint's folder; empty for a single file, or for the folder itself

@@ -1,8 +1,7 @@
 """Parameters that are trained and do not move between two checkpoints."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.comparison.tensors import same_bits
@@ -92,8 +91,7 @@ class OptimizerFrozenDrift:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(NamedTuple):
     optimizer: OptimizerState
     number: int
     params: list[tuple[str, Value]]  # what they are called, and their ids

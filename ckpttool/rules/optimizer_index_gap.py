@@ -1,8 +1,7 @@
 """States that belong to no parameter of a group, and numbers that skip."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ckpttool.blocks import Finding, Severity
 from ckpttool.model import Checkpoint, OptimizerState
@@ -177,8 +176,7 @@ class OptimizerIndexGap:
         yield self._said(severity, where, f"{what}; {then}", hint)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     """An optimizer whose parameters all have ids."""
 
     checkpoint: Checkpoint
