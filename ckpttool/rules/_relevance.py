@@ -25,7 +25,8 @@ def concerns(facts: ScriptFacts, path: str) -> bool:
     if facts.hindered:
         return False
     if raised is None:
-        return facts.exit_code not in (0, None) and any(entry.refused for entry in facts.opened)
+        refused = any(entry.refused for entry in facts.opened)
+        return facts.exit_code not in (0, None) and (refused or _last_words(facts, path))
     if raised.during or _names(raised.message, path, facts):
         return True
     if _PATH.search(raised.type) or _ELSEWHERE.match(raised.type):
@@ -33,6 +34,15 @@ def concerns(facts: ScriptFacts, path: str) -> bool:
     if facts.opened:
         return True
     return _in_loading(raised) or (bool(facts.asked) and _WORDS.search(raised.message) is not None)
+
+
+def _last_words(facts: ScriptFacts, path: str) -> bool:
+    """Whether words such as `checkpoint … does not exist` ended it.
+
+    With 2 an argument parser ends, which quotes paths, too.
+    """
+    last = facts.printed.strip().rpartition("\n")[2]
+    return facts.exit_code == 1 and not facts.opened and _names(last, path, facts)
 
 
 def _names(message: str, path: str, facts: ScriptFacts) -> bool:

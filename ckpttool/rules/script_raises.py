@@ -36,7 +36,8 @@ class ScriptRaises:
         if not concerns(facts, case.checkpoint.path):
             return
         if facts.raised is None:
-            message = f"the script looks into the checkpoint and exits with {facts.exit_code} before it trains"
+            looks = "looks into" if facts.opened else "asks for"
+            message = f"the script {looks} the checkpoint and exits with {facts.exit_code} before it trains"
             yield Finding(code=self.code, severity=Severity.ERROR, message=message, hint=_last_line(facts.printed))
             return
         raised = facts.raised

@@ -231,3 +231,14 @@ def test_another_checkpoint_is_opened(ckpt, place):
     worst = [f for f in document["findings"] if f["severity"] in ("error", "silent")]
     assert (document["verdict"], [f["code"] for f in worst]) == ("silently-wrong", ["script.never-opened"])
     assert "other.pt" in worst[0]["message"]
+
+
+@pytest.mark.parametrize(("code", "verdict"), [("1", "raises"), ("2", "not-judged")])
+def test_a_script_that_exits_with_the_path(ckpt, place, code, verdict):
+    """Its last words name the checkpoint that it did not find; an argument parser, which exits with 2, quotes it, too."""
+    (place / "train.py").write_text(
+        "import os, sys\nif not os.path.isfile(sys.argv[1]):\n"
+        f"    print('checkpoint', sys.argv[1], 'does not exist'); sys.exit({code})\n"
+    )
+    document = json.loads(ckpt("validate", "gone.pt", "--json", "--script", "train.py", "--", "{checkpoint}").out)
+    assert document["verdict"] == verdict
