@@ -10,7 +10,7 @@ from ckpttool.comparison.checkpoints import compare_checkpoints
 from ckpttool.comparison.leftovers import leftovers
 from ckpttool.comparison.parts import Choices
 from ckpttool.comparison.trees import ABSENT
-from ckpttool.model import At, Checkpoint, Counter, CustomObject, LossScale, RngState, Weights
+from ckpttool.model import At, Checkpoint, Contents, Counter, CustomObject, LossScale, RngState, Weights
 from ckpttool.opening import open_checkpoint
 from ckpttool.values import TensorRef
 from tests.comparison.made import ref
@@ -287,3 +287,19 @@ def test_parts_in_parts_and_in_many_files(place):
                 assert found(compare_checkpoints(side, side, Choices())) == []
     with open_checkpoint(FIXTURES / "accelerate/run/checkpoints/checkpoint_0") as side:
         assert [*leftovers(side, side)] == []
+
+
+def test_what_else_lies_in_an_object_is_left_over():
+    """A null counter of JSON that was read: the object that held it is not told of, what else it holds is compared."""
+    best = Counter(at=At("s.json", ("best_metric",)), name="best", key="best_metric", value=0.5)
+
+    def side(root, **parts):
+        held = {"s.json": Contents(name="s.json", container="json", source=None, root=root)}
+        custom = (CustomObject(at=At("s.json"), name="s", value=root),)
+        return Checkpoint(path="a", layout="hf-trainer", is_folder=True, contents=held, custom=custom, **parts)
+
+    one = side({"log": [1], "best_metric": 0.5}, counters=(best,))
+    other = side({"log": [2], "best_metric": None})
+    told = found(compare_checkpoints(one, other, Choices()))
+    assert ("progress", "progress", ("best", 0.5, None)) in told
+    assert any("log" in str(part) for part in told)

@@ -1,6 +1,7 @@
 """Folders of the Hugging Face Trainer, of PEFT and of models."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -288,3 +289,14 @@ def test_shards_are_parts_and_keep_no_notes(fixtures_dir):
     with open_checkpoint(fixtures_dir / "hf_model") as c:
         assert c.weights[0].stored is None
         assert all(f.read for f in c.files if "safetensors" in f.name)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth"])
+def test_tensors_where_a_state_belongs_are_no_model(tmp_path, fixtures_dir, name):
+    """Weights that were written over a state: the folder's model stays the only one, and the file is kept as it is."""
+    folder = tmp_path / "checkpoint-4"
+    shutil.copytree(fixtures_dir / "hf_trainer/bert/checkpoint-4", folder)
+    torch.save({"a.weight": torch.ones(2, 2), "a.bias": torch.ones(2)}, folder / name)
+    with open_checkpoint(folder) as c:
+        assert {w.at.file for w in c.weights} == {"model.safetensors"}
+        assert [list(x.value) for x in c.custom if x.at.file == name] == [["a.weight", "a.bias"]]
