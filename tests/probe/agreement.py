@@ -3,8 +3,8 @@
     python -m tests.probe.agreement          the cases that CI asks, a part of each script's
     python -m tests.probe.agreement --all    every case: half an hour
 
-Prints verdicts against truths and every disagreement. Exit code 1 where fewer than 95 of 100 agree, where a resume that
-raises is called resumable, or where one that is right is called anything else.
+Prints verdicts against truths and every disagreement. Exit code 1 where fewer than 95 of 100 agree (92 of a part), where
+a resume that raises is called resumable, or where one that is right is called anything else.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from rich.console import Console
 from tests.probe.truth import CASES, prepare
 
 ENOUGH: Final = 0.95
+_OF_A_PART: Final = 0.92  # what nothing in a file tells is not spread evenly; three in a hundred are chance
 _OF_EACH: Final = 9  # cases of a script that CI asks
 _LONGEST: Final = 120  # seconds a script may take
 _SURROUNDINGS: Final = {
@@ -95,9 +96,9 @@ def main() -> int:
         if not one.agrees:
             mark = "!" if one.harms else " "
             say(f"{mark} {one.case['id']}: {one.case['truth']}, called {one.verdict}  {', '.join(one.worst)}")
-    agreed = sum(a.agrees for a in answers) / len(answers)
-    say(f"{agreed:.1%} of {len(answers):,} agree; at least {ENOUGH:.0%} shall")
-    return int(agreed < ENOUGH or any(a.harms for a in answers))
+    agreed, enough = sum(a.agrees for a in answers) / len(answers), ENOUGH if options.all else _OF_A_PART
+    say(f"{agreed:.1%} of {len(answers):,} agree; at least {enough:.0%} shall")
+    return int(agreed < enough or any(a.harms for a in answers))
 
 
 if __name__ == "__main__":
