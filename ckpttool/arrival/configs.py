@@ -84,8 +84,8 @@ def _unlike(saved: Mapping[str, Value], live: Live, table: Mapping[str, tuple[st
 
 def live_values(live: Live, key: str, *, model_first: bool) -> list[tuple[str, Plain]]:
     """What the run holds under a key: what a model was built with says more than an argument."""
-    layers = model_first  # they keep numbers of their own under names that an argument has too
-    facts = [c for c in live.facts.config if layers or not c.where.startswith("layer of model ")]
+    # Layers keep numbers of their own under names that an argument has, too.
+    facts = [c for c in live.facts.config if model_first or not c.where.startswith("layer of model ")]
     found = [(c.where, value) for c in facts for k, value in _flat(c.values) if k == key]
     own = [one for one in found if " of model " in one[0]]
     return own if own and model_first else found

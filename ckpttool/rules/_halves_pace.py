@@ -94,31 +94,20 @@ def lr_mismatch(case: Case, code: str) -> Iterator[Finding]:
         saved = saved_rates(case.checkpoint, one.saved)
         then = _saved_held(case, len(saved))
         if _off_its_schedule(rates, last, then, live.rates):
-            yield Finding(
-                code=code,
-                severity=Severity.SILENT,
-                where=_where(one),
-                message=f"the optimizer was saved at a learning rate of {said(rates)}, and its schedule gives "
-                f"{said(live.rates)} where it stands: the next step is made with the first",
-                hint="resume from a checkpoint whose optimizer and schedule were saved together",
+            message = (
+                f"the optimizer was saved at a learning rate of {said(rates)}, and its schedule gives "
+                f"{said(live.rates)} where it stands: the next step is made with the first"
             )
+            hint = "resume from a checkpoint whose optimizer and schedule were saved together"
+        elif rates and len(rates) == len(last) and then and close(then, saved, saved) and not close(rates, last, last):
+            message = (
+                f"the optimizer is at a learning rate of {said(rates)}, its schedule at {said(last)}, and both "
+                f"were saved at {said(saved)}"
+            )
+            hint = "make the schedule first, then load both states"
+        else:
             continue
-        if (
-            not rates
-            or len(rates) != len(last)
-            or close(rates, last, last)
-            or not then
-            or not close(then, saved, saved)
-        ):
-            continue
-        yield Finding(
-            code=code,
-            severity=Severity.SILENT,
-            where=_where(one),
-            message=f"the optimizer is at a learning rate of {said(rates)}, its schedule at {said(last)}, and both "
-            f"were saved at {said(saved)}",
-            hint="make the schedule first, then load both states",
-        )
+        yield Finding(code=code, severity=Severity.SILENT, where=_where(one), message=message, hint=hint)
 
 
 def _off_its_schedule(

@@ -6,6 +6,7 @@ from ckpttool.elements import number
 from ckpttool.model import Checkpoint, OptimizerState, Role
 from ckpttool.names import without_wrappers
 from ckpttool.protocols import Case, NotChecked
+from ckpttool.rules._torch_optimizers import TorchClass, torch_class
 from ckpttool.values import TensorRef, Value
 
 _SHOWN = 3  # names in a message
@@ -22,6 +23,11 @@ _ZERO_KEY = "base_optimizer_state"
 def whole(case: Case) -> Iterator[OptimizerState]:
     """Optimizers with a state for each parameter, as torch keeps it: not the flat partitions of ZeRO."""
     yield from (o for o in case.checkpoint.optimizers if not is_partitioned(o) and count_of(o))
+
+
+def of_torch(case: Case) -> Iterator[tuple[OptimizerState, TorchClass]]:
+    """Those of them whose class is torch's, or asks for the same, with the class."""
+    yield from ((optimizer, made) for optimizer in whole(case) if (made := torch_class(optimizer)) is not None)
 
 
 def is_partitioned(optimizer: OptimizerState) -> bool:

@@ -10,9 +10,9 @@ from ckpttool.layouts import some
 from ckpttool.model import Checkpoint, OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._hyperparameters import Fault, fault_of
-from ckpttool.rules._optimizers import figure, unseen, whole
+from ckpttool.rules._optimizers import figure, of_torch, unseen
 from ckpttool.rules._places import place
-from ckpttool.rules._torch_optimizers import TorchClass, torch_class
+from ckpttool.rules._torch_optimizers import TorchClass
 
 _ADAM = ("Adam", "AdamW")
 _ROUNDING = 1e-12  # a rate that a schedule brought below 0 by rounding alone
@@ -41,10 +41,7 @@ class OptimizerHparamValue:
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
         """One finding a group and key."""
         yield from unseen(self.code, case)
-        for optimizer in whole(case):
-            made = torch_class(optimizer)
-            if made is None:
-                continue
+        for optimizer, made in of_torch(case):
             for at, group in enumerate(optimizer.groups):
                 if not group.params:
                     continue

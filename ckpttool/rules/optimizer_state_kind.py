@@ -8,9 +8,9 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._kinds import kind_of
-from ckpttool.rules._optimizers import params_of, step_to, unseen, whole
+from ckpttool.rules._optimizers import of_torch, params_of, step_to, unseen
 from ckpttool.rules._places import count, place
-from ckpttool.rules._torch_optimizers import TorchClass, torch_class
+from ckpttool.rules._torch_optimizers import TorchClass
 from ckpttool.values import NumpyScalar, TensorRef, Value
 
 _SPARSE = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
@@ -51,10 +51,7 @@ class OptimizerStateKind:
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
         """One finding an optimizer and key that is wrong."""
         yield from unseen(self.code, case)
-        for optimizer in whole(case):
-            made = torch_class(optimizer)
-            if made is None:
-                continue
+        for optimizer, made in of_torch(case):
             by_key: dict[tuple[str, Severity], list[_Wrong]] = {}
             for wrong in (*_wrong(optimizer, made), *_shared(optimizer, made)):
                 by_key.setdefault((wrong.key, wrong.severity), []).append(wrong)

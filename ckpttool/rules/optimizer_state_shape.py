@@ -9,9 +9,9 @@ from ckpttool.names import without_wrappers
 from ckpttool.protocols import Case, Needs, NotChecked
 from ckpttool.rules._alignment import alignments
 from ckpttool.rules._arrangement import unlike_sizes
-from ckpttool.rules._optimizers import params_of, some, state_of, step_to, unseen, weights_by_name, whole
+from ckpttool.rules._optimizers import of_torch, params_of, some, state_of, step_to, unseen, weights_by_name
 from ckpttool.rules._places import count, place
-from ckpttool.rules._torch_optimizers import TorchClass, torch_class
+from ckpttool.rules._torch_optimizers import TorchClass
 from ckpttool.values import TensorRef, Value
 
 _STORED = ("param_names", "FQN", "the same tensors")  # ways to know a name that do not rest on shapes
@@ -41,9 +41,8 @@ class OptimizerStateShape:
         """One finding an optimizer."""
         yield from unseen(self.code, case)
         aligned = {id(optimizer) for optimizer, _ in alignments(case.checkpoint)}  # `model.own-optimizer` says it
-        for optimizer in whole(case):
-            made = torch_class(optimizer)
-            if made is None or not made.shaped:
+        for optimizer, made in of_torch(case):
+            if not made.shaped:
                 continue
             weights = weights_by_name(case.checkpoint) if optimizer.names_from in _STORED else {}
             wrong = list(_wrong(optimizer, made, weights))

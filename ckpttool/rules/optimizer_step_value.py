@@ -9,9 +9,9 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import Checkpoint, OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import figure, params_of, state_of, step_to, unseen, whole
+from ckpttool.rules._optimizers import figure, of_torch, params_of, state_of, step_to, unseen
 from ckpttool.rules._places import count, place
-from ckpttool.rules._torch_optimizers import TorchClass, torch_class
+from ckpttool.rules._torch_optimizers import TorchClass
 from ckpttool.values import Value
 
 _ADAM = ("Adam", "AdamW")
@@ -61,9 +61,8 @@ class OptimizerStepValue:
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
         """One finding an optimizer and kind."""
         yield from unseen(self.code, case)
-        for optimizer in whole(case):
-            made = torch_class(optimizer)
-            if made is None or not made.reads_step:
+        for optimizer, made in of_torch(case):
+            if not made.reads_step:
                 continue
             steps = list(_steps(optimizer, made))
             yield from self._impossible(optimizer, made, steps)

@@ -7,9 +7,9 @@ from ckpttool.blocks import Finding, Severity
 from ckpttool.elements import number
 from ckpttool.model import OptimizerState
 from ckpttool.protocols import Case, Needs, NotChecked
-from ckpttool.rules._optimizers import by_group, state_of, unseen, whole
+from ckpttool.rules._optimizers import by_group, of_torch, state_of, unseen
 from ckpttool.rules._places import count, place
-from ckpttool.rules._torch_optimizers import TorchClass, is_on, torch_class
+from ckpttool.rules._torch_optimizers import TorchClass, is_on
 from ckpttool.values import TensorRef, Value
 
 _ADAM = ("Adam", "AdamW")
@@ -57,10 +57,7 @@ class OptimizerSwitches:
     def check(self, case: Case) -> Iterator[Finding | NotChecked]:
         """One finding a group and contradiction."""
         yield from unseen(self.code, case)
-        for optimizer in whole(case):
-            made = torch_class(optimizer)
-            if made is None:
-                continue
+        for optimizer, made in of_torch(case):
             for at, params in enumerate(by_group(optimizer)):
                 flags = optimizer.groups[at].hyperparameters
                 for told in (*_together(made, flags), *_left(optimizer, made, flags, params)) if params else ():

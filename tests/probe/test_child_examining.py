@@ -184,7 +184,9 @@ def test_counters():
         "t": holder,
         "state": State(),
     }
-    facts = {(f["name"], f["value"], f["where"]) for f in counters.counter_facts(stack(variables))}
+    facts = {
+        (f["name"], f["value"], f["where"]) for f in counters.counter_facts(list(counters.numbers_in(stack(variables))))
+    }
     assert ("epoch", 2, "train.py:3 main") in facts
     assert ("best_acc", 0.5, "train.py:3 main") in facts
     assert ("completed", 3, "Trainer of main") in facts

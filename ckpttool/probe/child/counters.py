@@ -37,7 +37,7 @@ _DEEPEST = 3  # attributes below a variable
 _Part = dict[str, Any]
 
 
-class _Found(NamedTuple):
+class Number(NamedTuple):
     """A number, or a container of such, where it is held."""
 
     name: str
@@ -47,10 +47,10 @@ class _Found(NamedTuple):
     given: bool  # among arguments
 
 
-def counter_facts(stack: Stack) -> list[_Part]:
+def counter_facts(numbers: list[Number]) -> list[_Part]:
     """`CounterFact` of each, those of the user's frames first."""
     facts: dict[tuple[str, str, float], _Part] = {}
-    for found in _all(stack):
+    for found in numbers:
         if _counts(found.name.rpartition(".")[2]):
             fact = {**found._asdict(), "value": plain_number(found.value)}
             facts.setdefault((found.name, found.where, found.value), fact)
@@ -59,18 +59,18 @@ def counter_facts(stack: Stack) -> list[_Part]:
     return list(facts.values())[:_MOST]
 
 
-def held_numbers(stack: Stack) -> list[int]:
+def held_numbers(numbers: list[Number]) -> list[int]:
     """Whole numbers from 2 on that the user's code holds under whatever name, without arguments and settings."""
-    found = (one for one in _all(stack) if one.own and not one.given and type(one.value) is int and one.value > 1)
+    found = (one for one in numbers if one.own and not one.given and type(one.value) is int and one.value > 1)
     names = ((one.name.rpartition(".")[2], one.value) for one in found)
     return list(dict.fromkeys(value for name, value in names if not _words(name) & (_SETTINGS | _GOALS)))[:_MOST_HELD]
 
 
-def _all(stack: Stack) -> Iterator[_Found]:
+def numbers_in(stack: Stack) -> Iterator[Number]:
     """Numbers of variables, of the dicts among them, and of the attributes of objects."""
     seen: dict[int, None] = {}
     for where, variables, own in _variables(stack):
-        yield from (_Found(name, value, where, own, False) for name, value in _numbers(variables))
+        yield from (Number(name, value, where, own, False) for name, value in _numbers(variables))
         for name, held in list(variables.items()):
             if type(name) is str and not name.startswith("__"):
                 yield from _items(name, held, where, own)
@@ -89,11 +89,11 @@ def _variables(stack: Stack) -> Iterator[tuple[str, dict[str, Any], bool]]:
         yield scope.where, scope.variables, False
 
 
-def _items(name: str, held: Any, where: str, own: bool) -> Iterator[_Found]:  # noqa: FBT001  # private
+def _items(name: str, held: Any, where: str, own: bool) -> Iterator[Number]:  # noqa: FBT001  # private
     """Numbers in a dict (`state["iter"]`); a loaded checkpoint is a dict of another kind."""
     if type(held) is dict and len(held) <= _MOST_ITEMS:
         given = holds_settings(name, held)
-        yield from (_Found(f"{name}.{key}", number, where, own, given) for key, number in _numbers(held))
+        yield from (Number(f"{name}.{key}", number, where, own, given) for key, number in _numbers(held))
 
 
 def _scopes(stack: Stack) -> list[Scope]:
@@ -134,7 +134,7 @@ def _counts(name: str) -> bool:
     return not (lower & {"num", "n"} and lower & _GOALS)
 
 
-def _inside(scope: Scope, seen: dict[int, None]) -> Iterator[_Found]:
+def _inside(scope: Scope, seen: dict[int, None]) -> Iterator[Number]:
     """Numbers in the attributes of objects, and in dicts among them, up to three deep."""
     level = [("", name, value) for name, value in list(scope.variables.items()) if not name.startswith("__")]
     for _ in range(_DEEPEST):
@@ -145,7 +145,7 @@ def _inside(scope: Scope, seen: dict[int, None]) -> Iterator[_Found]:
                 continue
             where = f"{type(thing).__name__} of {scope.function}"
             own, given = _is_own(type(thing)), holds_settings(name, thing)
-            yield from (_Found(f"{path}{key}", number, where, own, given) for key, number in _numbers(held))
+            yield from (Number(f"{path}{key}", number, where, own, given) for key, number in _numbers(held))
             deeper = _deeper(thing, path, name)
             for key, value in held.items():
                 if type(key) is str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from types import FrameType
 from typing import Any, Callable, Optional
 
-from .counters import counter_facts, held_numbers
+from .counters import counter_facts, held_numbers, numbers_in
 from .digests import Looks
 from .heap import live_objects
 from .loaders import loader_facts
@@ -34,6 +35,7 @@ def examine(record: Record, frame: Optional[FrameType]) -> dict[str, Any]:
     roots = find_roots(heap.modules, trained, record, stack)
     states = list(state_tensors(optimizers))
     looks.prepare([named.tensor for root in roots for named in root.tensors.values()] + states)
+    numbers = functools.lru_cache(maxsize=None)(lambda: list(numbers_in(stack)))
     parts: dict[str, Callable[[], Any]] = {
         "modules": lambda: module_facts(roots, trained, looks, record, stack),
         "optimizers": lambda: optimizer_facts(optimizers, roots, looks, record, stack),
@@ -41,8 +43,8 @@ def examine(record: Record, frame: Optional[FrameType]) -> dict[str, Any]:
         "scalers": lambda: [_scaler_fact(one, record, stack) for one in heap.scalers],
         "loaders": lambda: loader_facts(heap.loaders, record, stack),
         "rng": lambda: rng_facts(record),
-        "counters": lambda: counter_facts(stack),
-        "held": lambda: held_numbers(stack),
+        "counters": lambda: counter_facts(numbers()),
+        "held": lambda: held_numbers(numbers()),
         "accumulates": lambda: speaks_of_accumulation(record.main),
         "config": lambda: config_facts(roots, stack),
         "objects": lambda: object_facts(heap.stateful, looks, record, stack),
